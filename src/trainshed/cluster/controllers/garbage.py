@@ -19,7 +19,7 @@ from trainshed.client.client import Client
 from trainshed.client.controllers.controller import Controller
 from trainshed.client.events import EventRecorder
 from trainshed.cluster.controllers.ownergraph import OwnerGraph
-from trainshed.cluster.controllers.storedobjects import is_namespaced, resource_of
+from trainshed.cluster.controllers.storedobjects import ServedKinds, resource_of
 from trainshed.cluster.store import DELETED, Compacted, Store, Stored, keys
 from trainshed.kube.meta.errors import ApiError
 from trainshed.kube.meta.objects import Object
@@ -27,6 +27,8 @@ from trainshed.kube.meta.ownership import without_finalizer
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+_AT_A_TIME = 500
+"""Owners of an object that are looked up before others have their turn: a millisecond."""
 
 
 class GarbageCollector(Controller[str]):
@@ -95,8 +97,13 @@ class GarbageCollector(Controller[str]):
         references = metadata.get("ownerReferences") or []
         solid: list[Object] = []
         waiting = False
-        for reference in references:
-            state = self._state(reference, metadata.get("namespace"))
+        served = ServedKinds(self._store)
+        for number, reference in enumerate(references):
+            if number % _AT_A_TIME == _AT_A_TIME - 1:
+                await asyncio.sleep(
+                    0
+                )  # whoever else is served waits; what changes meanwhile is a conflict below
+            state = self._state(reference, metadata.get("namespace"), served)
             if state == "elsewhere":
                 self._tell_elsewhere(stored, reference)
                 # Nothing cluster-scoped goes for the lack of an owner that may not be one.
@@ -122,7 +129,7 @@ class GarbageCollector(Controller[str]):
             return "Foreground"
         return "Background"
 
-    def _state(self, reference: Object, namespace: str | None) -> str:
+    def _state(self, reference: Object, namespace: str | None, served: ServedKinds) -> str:
         """Return present, absent, waiting (being deleted in the foreground), elsewhere or unknown."""
         uid = reference["uid"]
         key = self._graph.key(uid)
@@ -136,7 +143,7 @@ class GarbageCollector(Controller[str]):
             return "absent"
         if self._may_be_damaged(reference):
             return "unknown"
-        namespaced = is_namespaced(self._store, reference["apiVersion"], reference["kind"])
+        namespaced = served.is_namespaced(reference["apiVersion"], reference["kind"])
         if namespaced is None or (namespaced and namespace is None):
             return "unknown"
         return "absent"

@@ -24,17 +24,25 @@ def resource_of(stored: Stored) -> Resource:
     return Resource(place.group, version, place.plural, stored.obj["kind"], place.namespace is not None)
 
 
-def is_namespaced(store: Store, api_version: str, kind: str) -> bool | None:
-    """Return whether objects of the kind live in namespaces; None when nothing serves it."""
-    known = _NAMESPACED.get((api_version, kind))
-    if known is not None:
-        return known
-    group = api_version.rpartition("/")[0]
-    for definition in store.list(keys.under(CRDS))[0]:
-        spec: Object = definition.obj["spec"]
-        if spec["group"] == group and spec["names"]["kind"] == kind:
-            return bool(spec["scope"] == "Namespaced")
-    return None
+class ServedKinds:
+    """The kinds that are served at one moment. The definitions are read once, when the first is asked for: an object
+    may name thousands of owners, each of a kind that nobody has heard of."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._defined: dict[tuple[str, str], bool] | None = None
+
+    def is_namespaced(self, api_version: str, kind: str) -> bool | None:
+        """Return whether objects of the kind live in namespaces; None when nothing serves it."""
+        known = _NAMESPACED.get((api_version, kind))
+        if known is not None:
+            return known
+        if self._defined is None:
+            specs: list[Object] = [
+                definition.obj["spec"] for definition in self._store.list(keys.under(CRDS))[0]
+            ]
+            self._defined = {(s["group"], s["names"]["kind"]): s["scope"] == "Namespaced" for s in specs}
+        return self._defined.get((api_version.rpartition("/")[0], kind))
 
 
 def contents(store: Store, namespace: str) -> list[Stored]:

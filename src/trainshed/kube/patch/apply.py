@@ -235,15 +235,17 @@ def _merge_list(live: list[Any], wanted: list[Any], node: SchemaNode | None) -> 
     merged = {element: _merge(before.get(element, item), item, items) for element, item in after.items()}
     # The applied order holds; an item of others stays behind the one that it stood behind.
     out: list[Any] = []
-    pending = list(merged)
+    applied = list(merged.values())
+    places = {element: place for place, element in enumerate(merged)}
+    taken = 0
     for element, item in before.items():
-        if element not in merged:
+        place = places.get(element)
+        if place is None:
             out.append(item)
-        elif element in pending:
-            upto = pending.index(element) + 1
-            out.extend(merged[name] for name in pending[:upto])
-            del pending[:upto]
-    out.extend(merged[name] for name in pending)
+        elif place >= taken:
+            out += applied[taken : place + 1]
+            taken = place + 1
+    out += applied[taken:]
     same = len(out) == len(live) and all(a is b for a, b in zip(out, live, strict=True))
     return live if same else out
 

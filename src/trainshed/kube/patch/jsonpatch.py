@@ -1,7 +1,8 @@
-"""JSON Patch (RFC 6902) over plain JSON values, copying only the path that changes."""
+"""JSON Patch (RFC 6902) over plain JSON values, copying once what changes."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -92,24 +93,60 @@ def operations_applied(target: Any, operations: list[Any]) -> Any:
         Refused: one of them does not fit.
         ApiError: 400 and 413 as `json_patch`.
     """
-    document = target
+    document = _Document(target)
     copied = 0
     for operation in operations:
         try:
             if isinstance(operation, dict) and operation.get("op") == "copy":
-                copied += _size(_get(document, _pointer(operation.get("from"))))
+                copied += _size(_get(document.root, _pointer(operation.get("from"))))
                 if copied > MAX_COPIED_BYTES:
                     text = f"Unable to complete the copy, the accumulated size increase of copy is {copied}"
                     text += f", exceeding the limit {MAX_COPIED_BYTES}"
                     raise ApiError(413, "RequestEntityTooLarge", text)
-            document = _apply(document, operation)
+            _apply(document, operation)
         except RecursionError:
             raise bad_request(f"error applying patch: {TOO_DEEP}") from None
         except (_NoContainer, _NoKey) as error:
             raise Refused(_why(operation, error)) from None
-    if is_too_deep(document):
+    if is_too_deep(document.root):
         raise bad_request(f"error applying patch: {TOO_DEEP}")
-    return document
+    return document.root
+
+
+class _Document:
+    """A document that operations change in turn. What others may hold, of the target and of the patch, is copied
+    before its first change and not again: ten thousand operations may be on one list of a megabyte."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._own: dict[int, Any] = {}
+        """Containers that nothing else refers to, by identity."""
+
+    def edit(self, path: list[str], change: Callable[[Any, str, Any], None], value: Any) -> None:
+        """Apply `change(container, last key, value)` to the container that `path` ends in."""
+        if not path:
+            if value is _MISSING:
+                raise _NoKey("")
+            self.root = value
+            return
+        self.root = container = self._owned(self.root)
+        for key in path[:-1]:
+            if isinstance(container, dict) and key not in container:
+                raise _NoContainer
+            place = key if isinstance(container, dict) else _position(key, len(container))
+            below = self._owned(container[place])
+            container[place] = below
+            container = below
+        change(container, path[-1], value)
+
+    def _owned(self, container: Any) -> Any:
+        if id(container) in self._own:
+            return container
+        if not isinstance(container, dict | list):
+            raise _NoContainer
+        made = container.copy()
+        self._own[id(made)] = made
+        return made
 
 
 def _why(operation: dict[str, Any], error: _NoContainer | _NoKey) -> str:
@@ -132,33 +169,37 @@ def equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _apply(document: Any, operation: Any) -> Any:
+def _apply(document: _Document, operation: Any) -> None:
     if not isinstance(operation, dict) or operation.get("op") not in OPERATIONS:
         name = operation.get("op") if isinstance(operation, dict) else None
         raise Refused(f"Unexpected kind: {name or 'unknown'}")
     name, path = operation["op"], _pointer(operation.get("path"))
     if name == "add":
-        return _edit(document, path, _add, _value(operation))
-    if name == "remove":
-        return _edit(document, path, _remove, _MISSING)
-    if name == "replace":
-        return _edit(document, path, _replace, _value(operation))
-    if name == "test":
-        _test(document, path, operation.get("value"))
-        return document
-    if name in ("move", "copy"):
-        source = _pointer(operation.get("from"))
-        value = _get(document, source)
-        if value is _MISSING and name == "copy" and source:
-            if not isinstance(_get(document, source[:-1]), dict | list):
-                raise _NoContainer
-            value = None  # as upstream's library has it, unlike RFC 6902
-        if value is _MISSING or (name == "move" and source != path and path[: len(source)] == source):
-            raise _NoKey(source[-1] if source else "")
-        if name == "move":
-            document = _edit(document, source, _remove, _MISSING)
-        return _edit(document, path, _add, value)
-    raise AssertionError(name)
+        document.edit(path, _add, _value(operation))
+    elif name == "remove":
+        document.edit(path, _remove, _MISSING)
+    elif name == "replace":
+        document.edit(path, _replace, _value(operation))
+    elif name == "test":
+        _test(document.root, path, operation.get("value"))
+    else:
+        _transfer(document, name, _pointer(operation.get("from")), path)
+
+
+def _transfer(document: _Document, name: str, source: list[str], path: list[str]) -> None:
+    """Move or copy a value."""
+    value = _get(document.root, source)
+    if value is _MISSING and name == "copy" and source:
+        if not isinstance(_get(document.root, source[:-1]), dict | list):
+            raise _NoContainer
+        value = None  # as upstream's library has it, unlike RFC 6902
+    if value is _MISSING or (name == "move" and source != path and path[: len(source)] == source):
+        raise _NoKey(source[-1] if source else "")
+    if name == "move":
+        document.edit(source, _remove, _MISSING)
+    else:
+        value = copy.deepcopy(value)  # `MAX_COPIED_BYTES` of it at most
+    document.edit(path, _add, value)
 
 
 def _size(value: Any) -> int:
@@ -211,52 +252,22 @@ def _test(document: Any, path: list[str], expected: Any) -> None:
         raise _NoKey(path[-1] if path else "")
 
 
-def _edit(document: Any, path: list[str], change: Callable[[Any, str, Any], Any], value: Any) -> Any:
-    """Return `document` with `change(container, last key, value)` applied to a copy of the container."""
-    if not path:
-        if value is _MISSING:
-            raise _NoKey("")
-        return value
-    key = path[0]
-    if len(path) == 1:
-        return change(document, key, value)
-    if isinstance(document, dict):
-        if key not in document:
-            raise _NoContainer
-        return {**document, key: _edit(document[key], path[1:], change, value)}
-    if isinstance(document, list):
-        index = _position(key, len(document))
-        return [*document[:index], _edit(document[index], path[1:], change, value), *document[index + 1 :]]
-    raise _NoContainer
-
-
-def _add(container: Any, key: str, value: Any) -> Any:
+def _add(container: Any, key: str, value: Any) -> None:
     if isinstance(container, dict):
-        return {**container, key: value}
+        container[key] = value
+    else:
+        container.insert(len(container) if key == "-" else _position(key, len(container) + 1), value)
+
+
+def _remove(container: Any, key: str, value: Any) -> None:
     if isinstance(container, list):
-        index = len(container) if key == "-" else _position(key, len(container) + 1)
-        return [*container[:index], value, *container[index:]]
-    raise _NoContainer
+        del container[_position(key, len(container))]
+    elif key in container:
+        del container[key]
+    else:
+        raise _NoKey(key)
 
 
-def _remove(container: Any, key: str, value: Any) -> Any:
-    if isinstance(container, dict):
-        if key not in container:
-            raise _NoKey(key)
-        return {k: v for k, v in container.items() if k != key}
-    if isinstance(container, list):
-        index = _position(key, len(container))
-        return [*container[:index], *container[index + 1 :]]
-    raise _NoContainer
-
-
-def _replace(container: Any, key: str, value: Any) -> Any:
-    if isinstance(container, dict):
-        return {
-            **container,
-            key: value,
-        }  # also where there is none, unlike RFC 6902: upstream's library adds it
-    if isinstance(container, list):
-        index = _position(key, len(container))
-        return [*container[:index], value, *container[index + 1 :]]
-    raise _NoContainer
+def _replace(container: Any, key: str, value: Any) -> None:
+    # Also where there is none, unlike RFC 6902: upstream's library adds it.
+    container[key if isinstance(container, dict) else _position(key, len(container))] = value

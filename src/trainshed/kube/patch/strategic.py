@@ -16,12 +16,12 @@ Sources: the API conventions' page on strategic merge patch; what kube-apiserver
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from trainshed.kube.meta import golang
+from trainshed.kube.meta.equality import repeated, token
 from trainshed.kube.meta.errors import ApiError, bad_request
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.schema.nodes import SchemaNode
@@ -112,22 +112,22 @@ def _take_out(out: Object, field: str, unwanted: Any) -> None:
         out.pop(field, None)
     elif isinstance(unwanted, list) and isinstance(existing, list):
         _check_alike(existing, unwanted)
-        gone = set(map(_token, unwanted))
-        out[field] = [item for item in existing if _token(item) not in gone]
+        gone = set(map(token, unwanted))
+        out[field] = [item for item in existing if token(item) not in gone]
 
 
 def _merge_list(existing: list[Any], patch: list[Any], node: SchemaNode | None) -> list[Any]:
     key = node.patch_merge_key if node is not None else None
     _check_alike(existing, patch)
     if node is None or key is None or not isinstance(next(iter(existing + patch), None), dict):
-        known = set(map(_token, existing))
-        added = {token: item for item in patch if (token := _token(item)) not in known}
-        return _ordered(existing + list(added.values()), patch, existing, None)
+        known, again = _places(existing, None), repeated(patch)
+        added = [item for at, item in enumerate(patch) if token(item) not in known and at not in again]
+        return _ordered(existing + added, patch, existing, None)
     existing, patch = _directed(existing, patch, key)
     out = list(existing)
     places = _places(out, key)
     for item in patch:
-        at = places.setdefault(_token(_identity(item, key)), len(out))
+        at = places.setdefault(token(_identity(item, key)), len(out))
         if at == len(out):
             out.append(item)
         else:
@@ -142,7 +142,7 @@ def _directed(existing: list[Any], patch: list[Any], key: str) -> tuple[list[Any
     for item in patch:
         directive = item.get(_DIRECTIVE, _GONE)
         if directive == "delete":
-            gone.add(_token(_identity(item, key)))
+            gone.add(token(_identity(item, key)))
         elif directive == "merge":
             raise bad_request("merging lists cannot yet be specified in the patch")
         elif directive not in (_GONE, "replace"):
@@ -151,7 +151,7 @@ def _directed(existing: list[Any], patch: list[Any], key: str) -> tuple[list[Any
     # An item that says `replace` speaks for the whole list, and for nothing else that it holds.
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
         return plain, []
-    return [old for old in existing if _token(old.get(key)) not in gone], plain
+    return [old for old in existing if token(old.get(key)) not in gone], plain
 
 
 def _merge_ordered(out: Object, field: str, order: Any, rest: Object, node: SchemaNode | None) -> None:
@@ -179,10 +179,10 @@ def _check_order(patch: list[Any], order: list[Any], key: str | None) -> None:
     """Raise `ApiError` 400 unless the items of a patch stand in the order that it gives, in its sequence."""
     if not patch or not order:
         return
-    items = [_token(_keyed(item, key)) for item in patch if not _has_directive(item)]
+    items = [token(_keyed(item, key)) for item in patch if not _has_directive(item)]
     found = 0
     for each in order:
-        if found < len(items) and _token(_keyed(each, key)) == items[found]:
+        if found < len(items) and token(_keyed(each, key)) == items[found]:
             found += 1
     if found < len(items):
         raise bad_request(
@@ -252,7 +252,7 @@ def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str | 
     """Return `merged` with the listed items in `order`; an item that only the server knows stays in front of
     the listed items that it stood in front of."""
     ranks, server = _places(order, key), _places(before, key)
-    names = [_token(_name(item, key)) for item in merged]
+    names = [token(_name(item, key)) for item in merged]
     listed = sorted((i for i, name in enumerate(names) if name in ranks), key=lambda i: ranks[names[i]])
     unlisted = deque(i for i, name in enumerate(names) if name not in ranks)
     out: list[Any] = []
@@ -275,10 +275,5 @@ def _places(items: list[Any], key: str | None) -> dict[Hashable, int]:
     """Return where each name stands first: lists of a megabyte are merged, and must not be searched for each item."""
     places: dict[Hashable, int] = {}
     for at, item in enumerate(items):
-        places.setdefault(_token(_name(item, key)), at)
+        places.setdefault(token(_name(item, key)), at)
     return places
-
-
-def _token(value: Any) -> Hashable:
-    """Return what equal values have alike, and values that differ have not."""
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else (type(value), value)

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of, status_of
 from trainshed.kube.schema.crd_versions import version_causes
@@ -133,8 +134,9 @@ def _conversion(conversion: Object, path: str) -> Iterator[Cause]:
     if not accepted:
         yield causes.required(at)
         return
+    again = repeated(accepted)
     for index, version in enumerate(accepted):
-        if version in accepted[:index]:
+        if index in again:
             yield causes.invalid(f"{at}[{index}]", version, "duplicate version")
             continue
         for why in names.dns_1035_label(version):

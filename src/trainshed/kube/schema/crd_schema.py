@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainshed.kube.meta import causes, golang
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import section
 from trainshed.kube.schema.crd_defaults import default_causes
@@ -248,6 +249,7 @@ def _map_list(keys: Sequence[str], items: Any, path: str) -> Iterator[Cause]:
         text = "must be object if parent array's x-kubernetes-list-type is map"
         yield causes.invalid(f"{path}.items.type", items.get("type") or "", text)
     else:
+        again = repeated(keys)
         for index, key in enumerate(keys):
             found = section(items, "properties").get(key)
             if found is None:
@@ -257,7 +259,7 @@ def _map_list(keys: Sequence[str], items: Any, path: str) -> Iterator[Cause]:
             elif found.get("type") in ("array", "object"):
                 text = "must be a scalar type if parent array's x-kubernetes-list-type is map"
                 yield causes.invalid(f"{path}.items.properties[{key}].type", items.get("type"), text)
-            if key in keys[:index]:
+            if index in again:
                 yield causes.invalid_shown(at, golang.text_list(keys), "must not contain duplicate entries")
 
 

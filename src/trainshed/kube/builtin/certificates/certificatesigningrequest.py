@@ -13,6 +13,7 @@ from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import NONE, Columns, age, define
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.duration import human
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import paths
 from trainshed.kube.meta.objects import Object, name_of, objects, spec_of, status_of
@@ -85,10 +86,11 @@ def _spec(spec: Object) -> Iterator[Cause]:
     usages = spec.get("usages") or []
     if not usages:
         yield causes.required("spec.usages")
+    again = repeated(usages)
     for index, usage in enumerate(usages):
         if usage not in _USAGES:
             yield causes.unsupported(f"spec.usages[{index}]", usage, sorted(_USAGES))
-        if usage in usages[:index]:
+        if index in again:
             yield causes.duplicate(f"spec.usages[{index}]", usage)
     signer = spec.get("signerName") or ""
     if signer == "kubernetes.io/legacy-unknown":

@@ -10,6 +10,7 @@ from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.containers import resource_causes
 from trainshed.kube.builtin.parts.pod.scheduling import toleration_causes
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section
 from trainshed.kube.meta.resources import RUNTIMECLASSES
@@ -30,9 +31,8 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
     yield from labels_causes(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
     tolerations = scheduling.get("tolerations") or []
     yield from toleration_causes(tolerations, "scheduling.tolerations.tolerations")
-    for index, toleration in enumerate(tolerations):
-        if toleration in tolerations[:index]:
-            yield causes.duplicate(f"scheduling.tolerations[{index}]", toleration)
+    for index in sorted(repeated(tolerations)):
+        yield causes.duplicate(f"scheduling.tolerations[{index}]", tolerations[index])
 
 
 def _row(obj: Object, now: float) -> list[Any]:

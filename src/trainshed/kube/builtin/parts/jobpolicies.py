@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from trainshed.kube.meta import causes, names
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, objects, section
 
@@ -71,8 +72,9 @@ def _exit_codes(codes: Object, at: str, known: set[object]) -> Iterator[Cause]:
         yield causes.invalid_shown(f"{at}.values", shown, "at least one value is required")
     elif len(values) > _MOST_CODES:
         yield causes.too_many(f"{at}.values", len(values), _MOST_CODES)
+    again = repeated(values)
     for index, value in enumerate(values):
-        if value in values[:index]:
+        if index in again:
             yield causes.duplicate(f"{at}.values[{index}]", value)
         if operator == "In" and value == 0:
             yield causes.invalid(f"{at}.values[{index}]", value, "must not be 0 for the In operator")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainshed.kube.meta import causes, golang, names
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, objects
 
@@ -44,10 +45,11 @@ def rule_causes(rules: Sequence[Object], at: str) -> Iterator[Cause]:
 
 
 def _names(given: list[str], at: str) -> Iterator[Cause]:
+    again = repeated(given)
     for number, name in enumerate(given):
         for why in names.path_segment(name):
             yield causes.invalid(f"{at}[{number}]", name, why)
-        if name in given[:number]:
+        if number in again:
             yield causes.duplicate(f"{at}[{number}]", name)
 
 

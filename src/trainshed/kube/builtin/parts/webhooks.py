@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.webhookrules import condition_list_causes, rule_causes
 from trainshed.kube.meta import causes, golang, names
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.schema.metadata import selector_causes
@@ -111,8 +112,9 @@ def _review_versions(versions: list[str], at: str) -> Iterator[Cause]:
     if not versions:
         yield causes.required(at, "must specify one of v1, v1beta1")
         return
+    again = repeated(versions)
     for number, version in enumerate(versions):
-        if version in versions[:number]:
+        if number in again:
             yield causes.invalid(f"{at}[{number}]", version, "duplicate version")
         for why in names.dns_1035_label(version):
             yield causes.invalid(f"{at}[{number}]", version, why)

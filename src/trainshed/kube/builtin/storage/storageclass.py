@@ -10,6 +10,7 @@ from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
+from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section
 from trainshed.kube.meta.resources import STORAGECLASSES
@@ -51,26 +52,26 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
 
 
 def _topologies(terms: list[Object]) -> Iterator[Cause]:
-    seen: list[dict[str, set[str]]] = []
+    seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for index, term in enumerate(terms):
         at = f"allowedTopologies[{index}].matchLabelExpressions"
         expressions = term.get("matchLabelExpressions") or ()
-        keys: dict[str, set[str]] = {}
+        keys: dict[str, frozenset[str]] = {}
         for number, expression in enumerate(expressions):
             where = f"{at}[{number}]"
             key, values = expression.get("key") or "", expression.get("values") or []
             if not values:
                 yield causes.required(f"{where}.values")
-            for place, value in enumerate(values):
-                if value in values[:place]:
-                    yield causes.duplicate(f"{where}.values[{place}]", value)
+            for place in sorted(repeated(values)):
+                yield causes.duplicate(f"{where}.values[{place}]", values[place])
             yield from key_causes(expression, where)
             if key in keys:
                 yield causes.duplicate(f"{where}.key", key)
-            keys[key] = set(values)
-        if keys in seen or not keys:
+            keys[key] = frozenset(values)
+        topology = frozenset(keys.items())
+        if topology in seen or not keys:
             yield causes.duplicate(at, "")
-        seen.append(keys)
+        seen.add(topology)
 
 
 def _row(obj: Object, now: float) -> list[Any]:
