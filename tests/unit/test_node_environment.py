@@ -20,7 +20,7 @@ from trainshed.cluster.node.pod.environment import (
 )
 from trainshed.cluster.node.podfields import NodeFacts
 from trainshed.cluster.node.references import References
-from trainshed.kube.meta.expansion import expand, unresolved
+from trainshed.kube.meta.expansion import LONGEST, TooLong, expand, expand_all, references
 
 NODE = NodeFacts("node-a", "10.88.0.1", {"cpu": "4", "memory": "8Gi"})
 CONFIG = {"metadata": {"name": "cm"}, "data": {"A": "from-cm", "bad key": "x", "B": "$(A)"}}
@@ -62,8 +62,28 @@ def test_doubling_every_dollar_is_an_escape(text):
     assert expand(text.replace("$", "$$"), {"A": "1", "B": "2"}) == text
 
 
-def test_unresolved_names():
-    assert unresolved("$(A)/$(C)$$(D)", {"A": "1"}) == ["C"]
+def test_references():
+    assert references("$(A)/$(C)$$(D)$(E") == {"A", "C"}
+
+
+def test_a_text_ends_where_no_program_would_take_it():
+    assert len(expand("$(A)" * 4, {"A": "x" * (LONGEST // 4)})) == LONGEST
+    with pytest.raises(TooLong, match="131,072 characters"):
+        expand("$(A)" * 4 + "x", {"A": "x" * (LONGEST // 4)})
+    with pytest.raises(TooLong):
+        expand_all(["$(A)"] * 60, {"A": "x" * LONGEST})
+
+
+def test_variables_that_double_are_refused():
+    declared = [{"name": "V0", "value": "xx"}]
+    declared += [{"name": f"V{i}", "value": f"$(V{i - 1})$(V{i - 1})"} for i in range(1, 60)]
+    with pytest.raises(ConfigError, match="^env V17: with the variables that it names longer"):
+        environment(make_container(env=declared))
+
+
+def test_many_brackets_that_nothing_closes():
+    assert references("$(" * 200_000) == set()
+    assert expand("$(A$(B", {"A": "1"}) == "$(A$(B"
 
 
 @given(st.permutations(["X", "Y", "Z"]))

@@ -20,7 +20,7 @@ import msgspec
 from trainshed.cluster.images.reference import InvalidReference, parse
 from trainshed.cluster.sandbox.files import lock
 from trainshed.cluster.sandbox.model import Layer
-from trainshed.kube.meta.expansion import expand_all
+from trainshed.kube.meta.expansion import TooLong, expand_all
 from trainshed.kube.meta.objects import Object
 
 DEFAULT_HOSTS = ("docker.io/library/", "docker.io/", "index.docker.io/library/", "index.docker.io/")
@@ -151,6 +151,13 @@ def normalise(name: str) -> str:
     return name if has_tag else f"{name}:latest"
 
 
+def _expanded(container: Object, field: str, variables: Mapping[str, str]) -> tuple[str, ...]:
+    try:
+        return expand_all(container.get(field) or (), variables)
+    except TooLong as error:
+        raise ImageProblem("CreateContainerConfigError", f"{field}: {error}") from None
+
+
 def command_line(
     container: Object,
     image: Image,
@@ -165,8 +172,7 @@ def command_line(
     with a program (`kubectl run x --image=busybox -- sleep 9`), which `is_program` decides. Of a `stored` one it is
     known that there is none. Raises ImageProblem.
     """
-    command = expand_all(container.get("command") or (), variables)
-    arguments = expand_all(container.get("args") or (), variables)
+    command, arguments = (_expanded(container, field, variables) for field in ("command", "args"))
     if command:
         return command + arguments
     if image.entrypoint or image.cmd:

@@ -79,11 +79,8 @@ def spread(pod: Object, snapshot: Snapshot) -> Spread:
     if not constraints:
         return ANYWHERE
     hard = [each for each in constraints if each.get("whenUnsatisfiable", _HARD) == _HARD]
-    soft = [each for each in constraints if each not in hard]
-    return Spread(
-        tuple(_counted(pod, each, _nodes(pod, hard, each, snapshot), snapshot) for each in hard),
-        tuple(_counted(pod, each, _nodes(pod, soft, each, snapshot), snapshot) for each in soft),
-    )
+    soft = [each for each in constraints if each.get("whenUnsatisfiable", _HARD) != _HARD]
+    return Spread(_together(pod, hard, snapshot), _together(pod, soft, snapshot))
 
 
 def selector_of(pod: Object, constraint: Mapping[str, Any]) -> LabelSelector:
@@ -92,16 +89,21 @@ def selector_of(pod: Object, constraint: Mapping[str, Any]) -> LabelSelector:
     return with_label_keys(selector, labels_of(pod), constraint.get("matchLabelKeys") or ())
 
 
-def _nodes(pod: Object, together: Sequence[Object], constraint: Object, snapshot: Snapshot) -> dict[str, str]:
-    """Return the domain of each node that counts: it has all labels, and is one that the pod may be meant for."""
-    keys = [each["topologyKey"] for each in together]
+def _together(pod: Object, constraints: Sequence[Object], snapshot: Snapshot) -> tuple[Constraint, ...]:
+    """Return what constraints say that hold together: a node counts that has the labels of all."""
+    keys = {each["topologyKey"] for each in constraints}
+    nodes = [node for node in snapshot.nodes if keys <= labels_of(node).keys()]
+    return tuple(_counted(pod, each, _domains(pod, each, nodes), snapshot) for each in constraints)
+
+
+def _domains(pod: Object, constraint: Object, nodes: Sequence[Object]) -> dict[str, str]:
+    """Return the domain of each of the `nodes` that the pod may be meant for."""
     tolerations = spec_of(pod).get("tolerations") or ()
     by_affinity = constraint.get("nodeAffinityPolicy", "Honor") == "Honor"
     by_taints = constraint.get("nodeTaintsPolicy", "Ignore") == "Honor"
     out = {}
-    for node in snapshot.nodes:
-        labels = labels_of(node)
-        if any(key not in labels for key in keys) or (by_affinity and not is_selected(pod, node)):
+    for node in nodes:
+        if by_affinity and not is_selected(pod, node):
             continue
         if by_taints and not all(
             tolerated(taint, tolerations)
@@ -109,7 +111,7 @@ def _nodes(pod: Object, together: Sequence[Object], constraint: Object, snapshot
             if taint.get("effect") in ("NoSchedule", "NoExecute")
         ):
             continue
-        out[node["metadata"]["name"]] = labels[constraint["topologyKey"]]
+        out[node["metadata"]["name"]] = labels_of(node)[constraint["topologyKey"]]
     return out
 
 
@@ -120,7 +122,7 @@ def _counted(pod: Object, constraint: Object, domains: Mapping[str, str], snapsh
         return other.namespace == namespace and not other.terminating and selector.matches(other.labels)
 
     counts = Counter(dict.fromkeys(domains.values(), 0))
-    for node, count in snapshot.scheduled.matching(selects).items():
+    for node, count in snapshot.scheduled.matching(selects).items() if domains else ():
         if node in domains:
             counts[domains[node]] += count
     enough = len(counts) >= int(constraint.get("minDomains") or 1)

@@ -13,6 +13,7 @@ Raises `ConfigError`, whose text becomes the message of CreateContainerConfigErr
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -21,7 +22,7 @@ from trainshed.cluster.node import podfields
 from trainshed.cluster.node.podfields import FieldError, NodeFacts
 from trainshed.cluster.node.references import Reference, References
 from trainshed.cluster.sandbox.addresses import API_ADDRESS, API_PORT, DOMAIN, POD_NETWORK, SERVICE_NETWORK
-from trainshed.kube.meta.expansion import expand
+from trainshed.kube.meta.expansion import LONGEST, LONGEST_TOGETHER, TooLong, expand
 from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.pods import (
     ephemeral_containers,
@@ -155,12 +156,18 @@ def container_environment(pod: Object, container: Object, around: Surroundings) 
     """Return the variables that the manifest asks for, service variables included. Raises ConfigError."""
     services = service_environment(pod, around)
     declared: dict[str, str] = {}
+    known = ChainMap(declared, services)
+    left = LONGEST_TOGETHER
     for source in container.get("envFrom") or ():
         declared.update(_env_from(source, around))
     for variable in container.get("env") or ():
         name = variable["name"]
         if variable.get("value"):
-            declared[name] = expand(str(variable["value"]), {**services, **declared})
+            try:
+                declared[name] = expand(str(variable["value"]), known, min(left, LONGEST))
+            except TooLong as error:
+                raise ConfigError(f"env {name}: {error}") from None
+            left -= len(declared[name])
         elif variable.get("valueFrom"):
             value = _value_from(pod, container, name, variable["valueFrom"], around)
             if value is not None:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from trainshed.cluster.node.volumes.volume import MountError, Volume
 from trainshed.cluster.sandbox.linux.beneath import make_beneath, open_beneath
 from trainshed.cluster.sandbox.model import MemoryVolume, Mount
-from trainshed.kube.meta.expansion import expand, unresolved
+from trainshed.kube.meta.expansion import TooLong, expand, references
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.pods import all_containers, init_containers, is_sidecar, main_containers
 
@@ -76,10 +76,13 @@ def _sub_path(declared: Object, variables: Mapping[str, str]) -> str:
     if not declared.get("subPathExpr"):
         return str(declared.get("subPath") or "")
     # An empty value would make another path of it (ExpandContainerVolumeMounts of k8s.io/kubernetes).
-    known = {name: value for name, value in variables.items() if value}
-    if missing := sorted(set(unresolved(declared["subPathExpr"], known))):
+    expression = declared["subPathExpr"]
+    if missing := sorted(name for name in references(expression) if not variables.get(name)):
         raise MountError(f"missing value for {', '.join(missing)}")
-    return expand(declared["subPathExpr"], variables)
+    try:
+        return expand(expression, variables)
+    except TooLong as error:
+        raise MountError(f"subPathExpr: {error}") from None
 
 
 def _prepare(volume: Volume, sub_path: str) -> None:
