@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_world import CA, World, cluster, make_pod
+from trainshed.cluster.store import Store, keys
 from trainshed.kube.meta.objects import Object
 from trainshed.kube.meta.ownership import controller_reference
 from trainshed.kube.meta.pods import is_ready
@@ -54,6 +55,33 @@ async def test_background_follows_the_chain(world: World) -> None:
     await world.client.delete(CONFIGMAPS, "a", "default", propagation_policy="Background")
     await world.until("b and c gone", lambda: gone(world, "a", "b", "c"))
     assert not gone(world, "other")
+
+
+async def test_definitions_are_read_once_for_all_owners_of_unknown_kinds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, listed = 0, Store.list
+
+    def counted(store: Store, prefix: str) -> Any:
+        nonlocal read
+        read += prefix == keys.under(CRDS)
+        return listed(store, prefix)
+
+    a = await make(world, "a")
+    unknown = [
+        {"apiVersion": f"v{i}.example.com/v1", "kind": f"K{i}", "metadata": {"name": "x", "uid": f"u{i}"}}
+        for i in range(2_000)
+    ]
+    await make(world, "child", a, *unknown)
+    monkeypatch.setattr(Store, "list", counted)
+    await world.client.delete(CONFIGMAPS, "a", "default")
+
+    def owners() -> list[Object]:
+        child = world.stored(CONFIGMAPS, "child")
+        return child["metadata"]["ownerReferences"] if child else []
+
+    await world.until("a let go", lambda: len(owners()) == len(unknown))
+    assert read < 50
 
 
 async def test_one_owner_left_keeps_the_dependent(world: World) -> None:

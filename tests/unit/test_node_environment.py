@@ -77,7 +77,7 @@ def test_a_text_ends_where_no_program_would_take_it():
 def test_variables_that_double_are_refused():
     declared = [{"name": "V0", "value": "xx"}]
     declared += [{"name": f"V{i}", "value": f"$(V{i - 1})$(V{i - 1})"} for i in range(1, 60)]
-    with pytest.raises(ConfigError, match="^env V17: with the variables that it names longer"):
+    with pytest.raises(ConfigError, match=r"^env V17: with the variables that it names longer"):
         environment(make_container(env=declared))
 
 

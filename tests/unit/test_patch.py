@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainshed.kube.meta.errors import ApiError
-from trainshed.kube.patch.jsonpatch import equal
+from trainshed.kube.patch.jsonpatch import OPERATIONS, equal
 from trainshed.kube.patch.types import check_patch_type, json_patch, merge_patch
 
 _SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=3))
@@ -190,3 +190,34 @@ def test_patch_types() -> None:
             check_patch_type(content_type, custom=custom)
         assert caught.value.code == 415
         assert said in caught.value.message
+
+
+_OPERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "op": st.sampled_from(OPERATIONS),
+            "path": st.sampled_from(["", "/a", "/a/-", "/a/0", "/a/0/b", "/b", "/b/a", "/b/a/0"]),
+            "from": st.sampled_from(["/a", "/a/0", "/b", "/b/a"]),
+            "value": st.sampled_from([1, [], {"b": []}, [{"b": 1}], {"a": [1, 2]}]),
+        }
+    ),
+    max_size=8,
+)
+
+
+@given(_OPERATIONS)
+def test_operations_in_one_patch_are_as_those_of_many(operations: list[Any]) -> None:
+    target = {"a": [{"b": 1}, 2], "b": {"a": []}}
+    before = copy.deepcopy((target, operations))
+
+    def outcome(*patches: list[Any]) -> Any:
+        document: Any = target
+        try:
+            for patch in patches:
+                document = json_patch(document, patch)
+        except ApiError as error:
+            return error.code
+        return document
+
+    assert outcome(operations) == outcome(*([operation] for operation in operations))
+    assert (target, operations) == before

@@ -313,3 +313,34 @@ def test_malformed_patches_are_400(patch: Any, why: str) -> None:
     with pytest.raises(ApiError) as caught:
         strategic_merge(target, {"spec": patch}, POD)
     assert (caught.value.code, caught.value.message) == (400, why)
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str(self) == str(other)
+
+
+@pytest.mark.parametrize(
+    ("field", "item"),
+    [("finalizers", str), ("ownerReferences", lambda name: {"uid": name})],
+)
+@pytest.mark.parametrize("directive", ["", "$deleteFromPrimitiveList/", "$setElementOrder/"])
+def test_long_lists_are_not_compared_item_by_item(field: str, item: Any, directive: str) -> None:
+    def items(*names: range) -> list[Any]:
+        made = [Counted(f"a.b/{number}") for numbers in names for number in numbers]
+        return [name if item is str else item(name) for name in made]
+
+    count = 2_000
+    target = {"metadata": {field: items(range(count))}}
+    patch: dict[str, Any] = {f"{directive}{field}": items(range(count // 2, 2 * count))[::-1]}
+    if directive == "$setElementOrder/":
+        patch[field] = items(range(count, 2 * count))[::-1]
+    Counted.compared = 0
+    strategic_merge(target, {"metadata": patch}, POD)
+    assert Counted.compared < 20 * count

@@ -124,10 +124,12 @@ class Backends:
     def _written_endpoints(self, service: Object, name: str, node: str = "") -> Iterator[Endpoint]:
         """Yield what a user wrote for a port; with `node` of that one alone."""
         for item in self._written(service):
+            numbers = [one.get("port") for one in item.get("ports") or () if (one.get("name") or "") == name]
+            if not numbers:
+                continue
             if node:
                 those = [one for one in objects(item, "endpoints") if one.get("nodeName") == node]
                 item = {**item, "endpoints": those}
-            numbers = [one.get("port") for one in item.get("ports") or () if (one.get("name") or "") == name]
             for endpoint in _ready(item) or _serving(item):
                 for address in endpoint.get("addresses") or ():
                     yield from ((address, number) for number in numbers if number)
