@@ -19,6 +19,7 @@ import pytest
 from tests.house.source import SRC, files, text
 from trainshed.api.kind import Kind
 from trainshed.api.registry import KINDS
+from trainshed.cluster.node.pod.plainfields import OPEN_MPI
 from trainshed.jobs.v1.frameworks import FRAMEWORKS
 
 REGISTRIES = {
@@ -36,6 +37,8 @@ BORROWED = {
     ("cluster/node/pod/environment.py", "PADDLE_NNODES"),
     # The step runner is apart from the kinds: it tells frameworks by their variables, and names them to people.
     ("pipelines/runner/rendezvous.py", "JAX"),
+    # The library Open MPI, whatever kind of job starts it: its ranks do not find one another without networks of pods.
+    *(("cluster/node/pod/plainfields.py", text) for text in ("OPEN_MPI", "_MPI_RANKS_ELSEWHERE", OPEN_MPI)),
 }
 
 
