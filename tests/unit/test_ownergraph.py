@@ -11,6 +11,7 @@ from trainshed.client.client import Client
 from trainshed.cluster.controllers import ownergraph
 from trainshed.cluster.controllers.garbage import GarbageCollector
 from trainshed.cluster.controllers.ownergraph import OwnerGraph
+from trainshed.cluster.controllers.storedobjects import ServedKinds
 from trainshed.cluster.store import Store, Stored
 
 
@@ -67,8 +68,10 @@ async def test_a_name_taken_again_does_not_vouch_for_the_owner_before(tmp_path: 
     first = await store.create(key("a"), make("a"))
     collector._graph.seen(first)
     reference = make("child", "a")["metadata"]["ownerReferences"][0]
-    assert collector._state(reference, "ns") == "present"
+    assert collector._state(reference, "ns", ServedKinds(store)) == "present"
     await store.delete(key("a"), first.revision)
     await store.create(key("a"), make("a", uid="another"))
-    assert collector._state(reference, "ns") == "absent", "although the deletion has not been read yet"
+    assert collector._state(reference, "ns", ServedKinds(store)) == "absent", (
+        "although the deletion has not been read yet"
+    )
     await store.close()
