@@ -1,4 +1,6 @@
-"""How long others wait while clients misbehave: `python -m bench.crowd [SECONDS] [--only WORD …]`.
+"""How long others wait while clients misbehave.
+
+    .venv/bin/python -m bench.crowd [SECONDS] [--only WORD …] [--beside KUBECONFIG]
 
 A client of the API server reads and writes small objects, in turn, beside each of: 16 clients that send bodies of 3 MiB
 one after the other; 4 that write ConfigMaps of 1 MB; 400 request heads and 64 bodies without end; 100 watches and 50
@@ -7,7 +9,8 @@ lists that nobody reads, while what they watch changes; 1,000 watches of nothing
 The same crowd is also sent to a second server, so that what it takes of the machine, whose processors and disk all
 share, is not counted as what it takes of the server: rounds of `SECONDS` with the crowd at the other server and with
 the crowd at this one alternate. A line each for reads and for writes: median and 99th percentile of both, and their
-ratios; then how much memory the crowd took. The crowd is niced.
+ratios; then how much memory the crowd took. The crowd is niced. With `--beside`, the same of a kube-apiserver of the
+machine that this kubeconfig names by a token.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 
 import uvloop
@@ -206,9 +209,7 @@ class Process:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert self.process.stdout is not None
         self.process.stdout.readline()
-        config = yaml.safe_load((home / "kubeconfig").read_text())
-        port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
-        self.server = Server(port, config["users"][0]["user"]["token"])
+        self.server = _server(home / "kubeconfig")
 
     def mebibytes(self) -> float:
         """Return its resident memory."""
@@ -221,31 +222,59 @@ class Process:
         self.process.wait()
 
 
-async def main(seconds: float, rounds: int, names: Sequence[str]) -> None:
-    """Print three lines for each crowd."""
+async def main(seconds: float, rounds: int, names: Sequence[str], beside: Path | None) -> None:
+    """Print three lines for each crowd, and two of the server that is beside this one."""
     with tempfile.TemporaryDirectory(prefix="trainshed-crowd-") as directory, contextlib.ExitStack() as stack:
         this, other = (Process(Path(directory) / name) for name in ("this", "other"))
         stack.callback(other.end)
         stack.callback(this.end)
+        compared = None if beside is None else _server(beside)
         for name in names:
             await asked(this.server, 1.0)
             before, held = this.mebibytes(), 0.0
-            at: dict[Process, dict[str, list[float]]] = {other: {}, this: {}}
-            for process in (other, this) * rounds:
-                port, token = process.server.port, process.server.token
-                command = [sys.executable, "-m", "bench.crowd", "--crowd", name, str(port), token]
-                with subprocess.Popen(command, stdout=subprocess.PIPE) as around:
-                    try:
-                        assert around.stdout is not None
-                        await asyncio.to_thread(around.stdout.readline)
-                        for method, took in (await asked(this.server, seconds)).items():
-                            at[process].setdefault(method, []).extend(took)
-                        held = this.mebibytes() if process is this else held
-                    finally:
-                        around.kill()
-                await asyncio.sleep(SETTLE_SECONDS)
-            _tell(name, at[this], at[other])
+            here: dict[str, list[float]] = {}
+            elsewhere: dict[str, list[float]] = {}
+            for _ in range(rounds):
+                async with _crowd(name, other.server):
+                    _add(elsewhere, await asked(this.server, seconds))
+                async with _crowd(name, this.server):
+                    _add(here, await asked(this.server, seconds))
+                    held = this.mebibytes()
+            _tell(name, here, elsewhere)
             print(f"{name}: {held - before:+.0f} MiB of {before:.0f} MiB", flush=True)
+            if compared is not None:
+                here, elsewhere = {}, {}
+                for _ in range(rounds):
+                    async with _crowd(name, other.server):
+                        _add(elsewhere, await asked(compared, seconds))
+                    async with _crowd(name, compared):
+                        _add(here, await asked(compared, seconds))
+                _tell(f"beside it, {name}", here, elsewhere)
+
+
+@contextlib.asynccontextmanager
+async def _crowd(name: str, at: Server) -> AsyncIterator[None]:
+    """Have the crowd at a server, from when it is there; then give the server time to be done with it."""
+    command = [sys.executable, "-m", "bench.crowd", "--crowd", name, str(at.port), at.token]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as around:
+        try:
+            assert around.stdout is not None
+            await asyncio.to_thread(around.stdout.readline)
+            yield
+        finally:
+            around.kill()
+    await asyncio.sleep(SETTLE_SECONDS)
+
+
+def _add(taken: dict[str, list[float]], took: dict[str, list[float]]) -> None:
+    for method, values in took.items():
+        taken.setdefault(method, []).extend(values)
+
+
+def _server(kubeconfig: Path) -> Server:
+    config = yaml.safe_load(kubeconfig.read_text())
+    port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+    return Server(port, config["users"][0]["user"]["token"])
 
 
 def serve(home: Path) -> None:
@@ -276,6 +305,9 @@ if __name__ == "__main__":
     parser.add_argument("seconds", type=float, nargs="?", default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[""], help="crowds whose names have one of these words")
+    parser.add_argument(
+        "--beside", type=Path, metavar="KUBECONFIG", help="of a kube-apiserver, asked the same"
+    )
     parser.add_argument("--crowd", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -288,4 +320,4 @@ if __name__ == "__main__":
         asyncio.run(CROWDS[name](Server(int(port), token), told))
     else:
         chosen = [name for name in CROWDS if any(word in name for word in arguments.only)]
-        asyncio.run(main(arguments.seconds, arguments.rounds, chosen))
+        asyncio.run(main(arguments.seconds, arguments.rounds, chosen, arguments.beside))
