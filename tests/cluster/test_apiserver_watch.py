@@ -133,6 +133,9 @@ async def test_initial_events(world: World) -> None:
         assert end["object"]["metadata"]["resourceVersion"] == str(world.store.revision)
         await world.ok("POST", CMS, config_map("b"))
         assert types([await lines.next()]) == [("ADDED", "b")]
+    accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
+    async with world.lines(CMS, accept=accept, **query) as lines:
+        assert (await lines.next())["object"]["kind"] == "ConfigMap", "no table"
     await world.refused(422, "GET", CMS, watch="1", sendInitialEvents="true")
     error = await world.refused(422, "GET", CMS, watch="1", resourceVersionMatch="Exact")
     assert [cause["reason"] for cause in error["details"]["causes"]] == [

@@ -41,6 +41,19 @@ def test_objects(accept: str | None, expected: Representation) -> None:
     assert negotiate.for_objects(accept) == expected
 
 
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def test_a_watch_that_begins_with_what_there_is_is_no_table() -> None:
+    """As kube-apiserver 1.33 answers."""
+    assert negotiate.for_initial_events(f"{TABLE},application/json") == JSON
+    partial = TABLE.replace("Table", "PartialObjectMetadata")
+    assert negotiate.for_initial_events(f"{TABLE},{partial}") == Representation("partial", "v1")
+    with pytest.raises(ApiError) as raised:
+        negotiate.for_initial_events(TABLE)
+    assert raised.value.code == 406
+
+
 @pytest.mark.parametrize("accept", ["application/vnd.kubernetes.protobuf", "application/cbor", "text/html"])
 def test_formats_that_are_never_produced(accept: str) -> None:
     for choose in (negotiate.for_objects, negotiate.for_discovery):

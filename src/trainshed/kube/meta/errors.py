@@ -146,13 +146,10 @@ def method_not_allowed() -> ApiError:
     )
 
 
-def not_acceptable() -> ApiError:
-    """406: no representation that the client accepts."""
-    return ApiError(
-        406,
-        "NotAcceptable",
-        "only the following media types are accepted: application/json, application/yaml",
-    )
+def not_acceptable(*types: str) -> ApiError:
+    """406: no representation that the client accepts; `types` are those that there are (JSON and YAML)."""
+    named = ", ".join(types or ("application/json", "application/yaml"))
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {named}")
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:

@@ -84,6 +84,17 @@ def for_objects(accept: str | None) -> Representation:
     return _chosen(accept, _object_form)
 
 
+def for_initial_events(accept: str | None) -> Representation:
+    """Return the representation of a watch that begins with what there is: no table, for it ends with a bookmark.
+
+    Raises:
+        ApiError: 406 as `for_objects`, and when nothing but tables is asked for.
+    """
+    return _chosen(
+        accept, lambda parameters: _no_table(_object_form(parameters)), "application/json", _YAML, PROTOBUF
+    )
+
+
 def for_plain(accept: str | None) -> Representation:
     """Return the representation of what has neither table nor metadata to show, such as a review.
 
@@ -102,8 +113,14 @@ def for_discovery(accept: str | None) -> Representation:
     return _chosen(accept, _discovery_form)
 
 
-def _chosen(accept: str | None, form: Callable[[Mapping[str, str]], Representation | None]) -> Representation:
-    """Return the first representation that is produced; `form` names those with the parameter `as`."""
+def _chosen(
+    accept: str | None, form: Callable[[Mapping[str, str]], Representation | None], *types: str
+) -> Representation:
+    """Return the first representation that is produced; `form` names those with the parameter `as`.
+
+    Raises:
+        ApiError: 406 where none is, with what there is: `types`.
+    """
     for clause in parse_accept(accept):
         plain = "as" not in clause.parameters
         if clause.name == _YAML and plain:
@@ -115,7 +132,7 @@ def _chosen(accept: str | None, form: Callable[[Mapping[str, str]], Representati
         found = form(clause.parameters)
         if found is not None:
             return found
-    raise not_acceptable()
+    raise not_acceptable(*types)
 
 
 def _object_form(parameters: Mapping[str, str]) -> Representation | None:
@@ -123,6 +140,10 @@ def _object_form(parameters: Mapping[str, str]) -> Representation | None:
     if form and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
         return Representation(form, version)
     return None
+
+
+def _no_table(found: Representation | None) -> Representation | None:
+    return None if found is None or found.form == "table" else found
 
 
 def _discovery_form(parameters: Mapping[str, str]) -> Representation | None:

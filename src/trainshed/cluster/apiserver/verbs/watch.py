@@ -23,10 +23,10 @@ from trainshed.cluster.apiserver.selection import Selection, selection
 from trainshed.cluster.apiserver.verbs.read import check_reached, revision
 from trainshed.cluster.store import DELETED, Compacted, Stored, StoreEvent, Watch
 from trainshed.kube.meta import causes
-from trainshed.kube.meta.errors import ApiError, Cause, expired, invalid
+from trainshed.kube.meta.errors import ApiError, Cause, expired, invalid, not_acceptable
 from trainshed.kube.served import tables
 from trainshed.kube.wire import watchframe
-from trainshed.kube.wire.negotiate import Representation
+from trainshed.kube.wire.negotiate import Representation, for_initial_events
 from trainshed.kube.wire.options import WatchOptions
 from trainshed.kube.wire.watchframe import EventType
 
@@ -95,10 +95,9 @@ async def watch(core: Core, call: Call, frames: Frames) -> Streaming:
     if call.route.name:  # below the deprecated prefix, of one object
         options = msgspec.structs.replace(options, field_selector=f"metadata.name={call.route.name}")
     chosen = selection(call.kind, options)
-    wanted = rendering.representation(call)
     at = revision(options.resource_version)
     _check_initial_events(options)
-    _check_form(wanted, options)
+    wanted = _form(call, options)
     return Streaming(_Stream(core, call, frames, options, chosen, wanted).lines(at))
 
 
@@ -121,15 +120,17 @@ def _check_initial_events(options: WatchOptions) -> None:
         raise invalid("ListOptions", "meta.k8s.io", "", found)
 
 
-def _check_form(wanted: Representation, options: WatchOptions) -> None:
-    """Raise `ApiError` 406 for what no stream is written in."""
-    if wanted.form == "yaml":
-        types = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-    elif wanted.form == "table" and options.send_initial_events:
-        types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+def _form(call: Call, options: WatchOptions) -> Representation:
+    """Return what the stream is written in. Raises `ApiError` 406."""
+    if not options.send_initial_events:
+        wanted = rendering.representation(call)
     else:
-        return
-    raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {types}")
+        wanted = for_initial_events(call.request.headers.get("accept"))
+    if wanted.form == "yaml":
+        raise not_acceptable(
+            "application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"
+        )
+    return wanted
 
 
 class _Stream:
