@@ -96,6 +96,9 @@ def test_a_job_trains_where_namespaces_are_refused(refused: Cluster) -> None:
     assert any("nothing is mounted in a plain process" in text for text in told_of)
     status = json.loads(cluster.trainshed("status", "-o", "json").ok())
     assert status["isolation"] == "plain"
+    checks = json.loads(cluster.trainshed("doctor", "-o", "json").ok())
+    limits = [check["detail"] for check in checks if check["name"] == "limits of pids"]
+    assert limits == [status["limits"]["pids"]] and "watchdog" in limits[0]
     notebook = Path(__file__).parents[2] / "examples/notebooks/candies.ipynb"
     ran = cluster.trainshed("notebook", "run", str(notebook), timeout=90)
     assert ran.rc == 0, ran

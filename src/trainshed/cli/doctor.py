@@ -25,7 +25,7 @@ def doctor(output: TextOrJson = "text") -> None:
 
     Where the kernel refuses namespaces, it also says what plain processes have (`trainshed up --isolation plain`).
     """
-    from trainshed.cluster.sandbox.client.doctor import PLAIN, diagnose, diagnose_plain
+    from trainshed.cluster.sandbox.client.doctor import LIMITS, PLAIN, diagnose, diagnose_plain
 
     with user_errors():
         paths = StatePaths.default()
@@ -33,6 +33,8 @@ def doctor(output: TextOrJson = "text") -> None:
     can_run = all(check.ok or not check.vital for check in machine)
     is_plain = paths.kept_isolation() == "plain"
     plain = [] if can_run and not is_plain else diagnose_plain()
+    if plain:
+        machine = [check for check in machine if not check.name.startswith(LIMITS)]
     checks = [*machine, *plain, *_store_checks(paths)]
     if output == "json":
         out.print_json(

@@ -108,16 +108,23 @@ def _programs(run: bool) -> list[Check]:
     return [Check(name="programs on the state directory", ok=False, detail=text, remedy=remedy, vital=False)]
 
 
+LIMITS = "limits of "
+"""How the names of checks of limits begin."""
 PLAIN = "trainshed up --isolation plain"
 """What does without namespaces."""
 
 
 def diagnose_plain() -> list[Check]:
-    """Try what pods have where they are plain processes. None of it is needed for a process to run."""
+    """Try what pods have where they are plain processes, and what keeps their limits. None of it is needed for a
+    process to run."""
     if not is_linux():
         return []
     found = _run_probe("trainshed.cluster.sandbox.daemon.plain.probe", [])
-    return plain_checks(int(found.get("landlock", 0)), str(found.get("steering", found.get("user", ""))))
+    obstacle = str(found.get("steering", found.get("user", "")))
+    return [
+        *plain_checks(int(found.get("landlock", 0)), obstacle),
+        *limit_checks(found.get("keepers") or {}, ""),
+    ]
 
 
 def plain_checks(landlock: int, steering: str, root: Path = Path("/")) -> list[Check]:
@@ -270,7 +277,7 @@ def limit_checks(found: dict[str, str], remedy: str) -> list[Check]:
     for name, keeper in found.items():
         could = name in cgroups.CONTROLLERS and not keeper.startswith(("cgroup", "pid namespace"))
         hint = f"; `{remedy}` lets the kernel keep it" if remedy and could else ""
-        checks.append(Check(name=f"limits of {name}", ok=True, detail=keeper + hint))
+        checks.append(Check(name=f"{LIMITS}{name}", ok=True, detail=keeper + hint))
     return checks
 
 

@@ -2,6 +2,7 @@
 
 landlock   the version of its interface, 0 for none
 steering   empty where sockets of pods can be steered, else what the kernel said
+keepers    what keeps limits, in words
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import socket
 import struct
 
+from trainshed.cluster.sandbox.daemon import keepers
 from trainshed.cluster.sandbox.daemon.plain.steering import named
 from trainshed.cluster.sandbox.linux import landlock, notify, syscalls
 
@@ -20,7 +22,8 @@ _SECONDS = 5.0
 
 def main(argv: list[str]) -> int:
     """Print the results."""
-    print(json.dumps({"landlock": landlock.version(), "steering": steering()}))  # noqa: T201 - read by `doctor`
+    found = {"landlock": landlock.version(), "steering": steering(), "keepers": keepers.of_plain()}
+    print(json.dumps(found))  # noqa: T201 - read by `doctor`
     return 0
 
 
