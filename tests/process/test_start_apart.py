@@ -7,13 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from trainshed.cluster.control.apart import run_apart
+from trainshed.cluster.control.apart import apart
 from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.paths import StateError
+
+
+def run_apart(work: Callable[[], object]) -> None:
+    with apart(work) as wait:
+        wait()
 
 
 def test_what_a_child_does_is_done_when_it_returns(tmp_path: Path) -> None:
@@ -63,6 +69,19 @@ def test_of_any_other_the_text_and_the_place_are_told() -> None:
     assert "in fail" in raised.value.__notes__[0]
 
 
+def test_the_end_of_the_block_waits_and_tells_what_failed_first(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise StateError("no certificate", "delete it")
+
+    with pytest.raises(StateError, match="no certificate"), apart(fail):
+        raise ValueError("of the block")
+    with pytest.raises(ValueError, match="of the block"), apart((tmp_path / "made").touch):
+        raise ValueError("of the block")
+    assert (tmp_path / "made").exists()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
 def test_a_child_that_is_killed_is_no_success() -> None:
     with pytest.raises(RuntimeError, match="ended with -9"):
         run_apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -71,10 +90,10 @@ def test_a_child_that_is_killed_is_no_success() -> None:
 def test_making_certificates_apart_leaves_no_library_behind(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from trainshed.cluster.control.apart import run_apart\n"
+        "from trainshed.cluster.control.apart import apart\n"
         "from trainshed.cluster.pki import Pki, ensure_pki\n"
         f"pki = Pki(Path({str(tmp_path)!r}) / 'pki')\n"
-        "run_apart(lambda: ensure_pki(pki.directory))\n"
+        "with apart(lambda: ensure_pki(pki.directory)) as wait: wait()\n"
         "assert pki.server_certificate.exists() and pki.admin_token\n"
         "print([m for m in sys.modules if m.startswith('cryptography')])"
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -23,10 +24,13 @@ _KINDS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (StateErro
 """What somebody waits for. Any other is a defect, of which the text and the place are told."""
 
 
-def run_apart(work: Callable[[], object]) -> None:
-    """Run `work` in a fork of this process and return when it is done, with nothing of it left; raise what it raises.
+@contextmanager
+def apart(work: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """Run `work` in a fork of this process, until the end of the block at most; nothing of it is left.
 
-    Only where this process has a single thread, as at its start: a fork has no other, nor lets go what others hold.
+    Yields what returns when the work is done, and raises what it raised; so does the end of the block, even where the
+    block fails: the work began before. Only where this process has a single thread, as at its start: a fork has no
+    other, nor lets go what others hold.
     """
     read, write = os.pipe()
     pid = os.fork()
@@ -34,13 +38,23 @@ def run_apart(work: Callable[[], object]) -> None:
         os.close(read)
         _work(work, write)
     os.close(write)
-    with open(read, "rb") as outcome:
-        raised = outcome.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if raised:
-        raise _exception(msgspec.json.decode(raised, type=_Raised))
-    if status != 0:
-        raise RuntimeError(f"a process of the start ended with {status}")
+    outcome = open(read, "rb")  # noqa: SIM115 - closed by `wait`
+
+    def wait() -> None:
+        if outcome.closed:
+            return
+        with outcome:
+            raised = outcome.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if raised:
+            raise _exception(msgspec.json.decode(raised, type=_Raised))
+        if status != 0:
+            raise RuntimeError(f"a process of the start ended with {status}")
+
+    try:
+        yield wait
+    finally:
+        wait()
 
 
 def _work(work: Callable[[], object], outcome: int) -> None:

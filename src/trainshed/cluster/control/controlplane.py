@@ -34,7 +34,7 @@ from trainshed.cluster.apiserver.app import ApiServer
 from trainshed.cluster.apiserver.core import AdmissionCheck
 from trainshed.cluster.apiserver.serve import serve
 from trainshed.cluster.control import installing, kubeconfig
-from trainshed.cluster.control.apart import run_apart
+from trainshed.cluster.control.apart import apart
 from trainshed.cluster.control.errors import CannotStart
 from trainshed.cluster.control.installing import Install, New, Stored
 from trainshed.cluster.control.launcher import Info, Report, start_ticks
@@ -149,17 +149,21 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
         try:
             report(Report(step="certificates"))
             # X.509 takes 3 MiB, and is used again for few: who shows a certificate, or asks for one.
-            run_apart(lambda: ensure_pki(paths.pki))
+            with apart(lambda: ensure_pki(paths.pki)) as made:
+                runtime = Runtime(RuntimePaths.under(paths.root), options.isolation)
+                stack.push_async_callback(runtime.close)
+                # That is waiting for other processes: what follows is done meanwhile.
+                starting = asyncio.create_task(runtime.start())
+                stack.push_async_callback(_ended, starting)
+                report(Report(step="store"))
+                store = await Store.open(paths.store, transformer=options.encryption)
+                stack.push_async_callback(store.close)
+                options.opened()
+                # Who audits sees the requests.
+                rest = await installing.fill(store, options.new if options.audit is None else None)
+                await asyncio.to_thread(made)
             pki = Pki(paths.pki)
-            report(Report(step="store"))
-            store = await Store.open(paths.store, transformer=options.encryption)
-            stack.push_async_callback(store.close)
-            options.opened()
-            # Who audits sees the requests.
-            rest = await installing.fill(store, options.new if options.audit is None else None)
             report(Report(step="sandboxes"))
-            runtime = Runtime(RuntimePaths.under(paths.root), options.isolation)
-            stack.push_async_callback(runtime.close)
             nodes = NodeGroup()
             api = ApiServer.secured(
                 store, pki, nodes=nodes, admission=options.admission, conversions=CONVERSIONS
@@ -172,17 +176,9 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
                 api.audit_log = _audit_log(*options.audit)
                 stack.callback(api.audit_log.close)
             client = Client(AsgiTransport(api, IDENTITY, ["system:masters"]), user_agent=USER_AGENT)
-            if rest is not None:
-                await runtime.start()
-            else:
-                # That is waiting for other processes: the first objects are written meanwhile.
-                first = asyncio.create_task(installing.first_objects(client, pki))
-                try:
-                    await runtime.start()
-                    await first
-                finally:
-                    first.cancel()
-                    await asyncio.gather(first, return_exceptions=True)
+            if rest is None:
+                await installing.first_objects(client, pki)
+            await starting
         except RuntimeUnavailable as error:
             raise CannotStart(error.message, _remedy(error, options.isolation)) from error
         except (StateError, StoreError) as error:
@@ -196,6 +192,11 @@ async def run(paths: StatePaths, options: Options, report: Callable[[Report], No
         await _serve(
             paths, options, report, pki=pki, api=api, client=client, runtime=runtime, nodes=nodes, rest=rest
         )
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _remedy(error: RuntimeUnavailable, isolation: Isolation) -> str:
