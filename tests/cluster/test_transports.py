@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import gc
 import ipaddress
+import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from yarl import URL
 
 from trainshed.client.asgi import AsgiTransport
 from trainshed.client.client import Client
@@ -226,6 +230,39 @@ async def test_cancelling_a_reader_disconnects_the_server(transport: Transport, 
     task.cancel()
     await asyncio.wait([task])
     await asyncio.wait_for(echo.disconnected.wait(), 5)
+
+
+async def test_closing_leaves_no_connection_open_not_even_of_requests_that_were_cancelled(
+    echo: Echo, tmp_path: Path
+) -> None:
+    async with serve(echo, tmp_path) as (url, ca):
+        remote = HttpTransport(url, tls=Tls(ca=ca.read_text()))
+        first = asyncio.Event()
+
+        async def read() -> None:
+            async with remote.stream(Request("GET", "/log")) as stream:
+                async for _ in stream.chunks():
+                    first.set()
+
+        await remote.request(Request("GET", "/x"))
+        task = asyncio.create_task(read())
+        await asyncio.wait_for(first.wait(), 5)
+        assert _connections(url) == 1
+        task.cancel()
+        await asyncio.wait([task])
+        await remote.close()
+        assert _connections(url) == 0
+
+
+def _connections(url: str) -> int:
+    """Return how many sockets this process has open to the server."""
+    address = ("127.0.0.1", URL(url).port)
+    open_ones = [one for one in gc.get_objects() if type(one) is socket.socket and one.fileno() >= 0]
+    found = 0
+    for one in open_ones:
+        with contextlib.suppress(OSError):  # not connected
+            found += one.getpeername() == address
+    return found
 
 
 async def test_watch_yields_before_the_stream_ends_then_raises_410(transport: Transport, echo: Echo) -> None:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 import msgspec
 from yarl import URL
@@ -33,6 +34,8 @@ with (
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
 """A request without a whole answer by then is lost. Streams have no such limit."""
+CLOSE_SECONDS = 1.0
+"""How long closing waits for connections: they need a few turns of the loop, where the server is there or not."""
 CONNECTIONS = 100
 IDLE_SECONDS = 4.0
 """Shorter than any server's patience (uvicorn waits 5 s): a POST on a connection that the server has just
@@ -96,6 +99,7 @@ class HttpTransport:
         self._proxy = proxy
         self._user_agent = user_agent
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
         self._stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
@@ -121,9 +125,18 @@ class HttpTransport:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
-            # TLS connections finish closing in the next turns of the loop.
-            await asyncio.sleep(0)
             self._session = None
+            await self._until_closed()
+
+    async def _until_closed(self) -> None:
+        """Return when the last connection is closed: aiohttp waits only for those that no request had.
+
+        A loop that ends before says so of each (`ResourceWarning: unclosed transport`).
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CLOSE_SECONDS
+        while any(sock.fileno() >= 0 for sock in self._sockets) and loop.time() < until:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0)
 
     async def _once(self, request: Request) -> Response:
         try:
@@ -166,7 +179,11 @@ class HttpTransport:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    ssl=self._ssl, limit=CONNECTIONS, keepalive_timeout=IDLE_SECONDS, ttl_dns_cache=30
+                    ssl=self._ssl,
+                    limit=CONNECTIONS,
+                    keepalive_timeout=IDLE_SECONDS,
+                    ttl_dns_cache=30,
+                    socket_factory=self._socket,
                 ),
                 headers={"User-Agent": self._user_agent},
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -174,6 +191,13 @@ class HttpTransport:
                 read_bufsize=1 << 18,
             )
         return self._session
+
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+        """Return a socket for an address as `getaddrinfo` gives it."""
+        family, kind, protocol = address[:3]
+        sock = socket.socket(family, kind, protocol)
+        self._sockets.add(sock)
+        return sock
 
     def _url(self, request: Request) -> URL:
         text = self.base_url + quote(request.path, safe="/:@")
