@@ -64,6 +64,12 @@ def test_a_new_failed_pod_exceeds_only_a_limit_of_zero(limit: int | None, fails:
     assert (BACKOFF in [e.message for e in plan_for(job, pods).events]) is fails
 
 
+def test_pods_that_are_missing_exceed_no_limit() -> None:
+    job = make_job(workers=2, policy="ExitCode", status=STARTED, backoffLimit=0)
+    plan = plan_for(job, [make_pod("Worker", 0, "Running")])
+    assert BACKOFF not in [event.message for event in plan.events]
+
+
 @pytest.mark.parametrize(
     ("before", "fails"),
     [({"active": 2}, True), ({"failed": 0}, True), ({"failed": 1}, False), ({"failed": 2}, False)],

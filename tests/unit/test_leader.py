@@ -58,11 +58,16 @@ def test_one_leads_and_hands_over_when_it_stops() -> None:
         a = Candidate(api, "a")
         await leader("a")
         b = Candidate(api, "b")
+        first = dict(api.objects[LEASE]["spec"])
         await asyncio.sleep(100)
         assert Candidate.working == ["a"]
+        renewed = api.objects[LEASE]["spec"]
+        assert (renewed["acquireTime"], renewed["leaseTransitions"]) == (first["acquireTime"], 0)
+        assert renewed["renewTime"] > first["renewTime"]
         a.task.cancel()
         assert await leader("b") < 5, "released, not run out"
-        assert api.objects[LEASE]["spec"]["leaseTransitions"] >= 1
+        taken = api.objects[LEASE]["spec"]
+        assert taken["acquireTime"] > renewed["acquireTime"] and taken["leaseTransitions"] == 1
         released = next(obj for _, _, _, obj in reversed(api.log) if obj["spec"].get("holderIdentity") != "b")
         assert list(validate_object(LEASES, released, None)) == [], "a server takes the release"
         b.task.cancel()

@@ -55,6 +55,7 @@ def test_a_pod_that_says_all_is_left_alone() -> None:
         ({"min": {"cpu": "1"}}, {"cpu": "1"}, {"cpu": "1"}, ""),
         ({"max": {"cpu": "1"}}, {}, {}, "maximum cpu usage per Container is 1.  No limit is specified"),
         ({"max": {"cpu": "1"}}, {}, {"cpu": "2"}, "maximum cpu usage per Container is 1, but limit is 2"),
+        ({"maxLimitRequestRatio": {"memory": "2"}}, {"memory": "1Gi"}, {"memory": "2Gi"}, ""),
         (
             {"maxLimitRequestRatio": {"memory": "2"}},
             {"memory": "1Gi"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import msgspec
+
 from trainshed.sdk.display import JobFacts, job_html
 from trainshed.sdk.progress import Progress
 from trainshed.sdk.state import Replica
@@ -51,6 +53,14 @@ def test_state_replicas_progress_and_last_lines() -> None:
     ):
         assert text in page.text, text
     assert page.tags.count("details") == 1, "a replica that said nothing has nothing to show"
+
+
+def test_a_share_of_an_epoch_says_of_how_many_steps_it_is_and_one_of_the_run_does_not() -> None:
+    progress = Progress(first_epoch=1, epoch=1, seen=50, total=200, scope="epoch")
+    for epochs, text in ((None, "epoch 1  25% of 200 steps"), (2, "epoch 1  12%")):
+        told = msgspec.structs.replace(progress, epochs=epochs)
+        page = Page(job_html(JobFacts("PyTorchJob", "ns", "mnist", "Running", "", [], told, {})))
+        assert page.text.rstrip().endswith(text)
 
 
 def test_nothing_that_a_user_or_a_pod_wrote_is_markup() -> None:

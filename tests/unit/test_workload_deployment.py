@@ -106,6 +106,7 @@ def test_percentages_round_up_for_surge_and_down_for_missing() -> None:
     assert absolute("25%", 3, up=True) == 1
     assert absolute("25%", 3, up=False) == 0
     assert bounds({"replicas": 3, "strategy": rolling("0%", "25%")}) == (0, 1)
+    assert bounds({"replicas": 3, "strategy": {"type": "Recreate"}}) == (0, 0)
 
 
 def test_a_set_is_known_by_its_template_not_its_hash() -> None:
@@ -332,6 +333,16 @@ def test_a_rollout_that_hangs_is_scaled_in_proportion(
     deployment = make_deployment(desired)
     sets = noted("new", new, 0, desired=4, most=5), noted("old", old, old, desired=4, most=5)
     assert scales(deployment, sets[0], [sets[1]]) == expected
+
+
+@pytest.mark.parametrize(
+    ("available", "expected"), [(4, {"old": 0}), (3, {"new": 4, "old": 1})], ids=["all", "not all"]
+)
+def test_what_is_paused_lets_old_pods_go_when_all_new_ones_are_available(
+    available: int, expected: dict[str, int]
+) -> None:
+    sets = noted("new", 4, available, desired=4, most=5), noted("old", 1, 1, desired=4, most=5)
+    assert scales(make_deployment(4, paused=True), sets[0], [sets[1]]) == expected
 
 
 def test_scaling_is_neither_progress_nor_the_lack_of_it() -> None:
