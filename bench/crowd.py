@@ -4,7 +4,8 @@
 
 A client of the API server reads and writes small objects, in turn, beside each of: 16 clients that send bodies of 3 MiB
 one after the other; 4 that write ConfigMaps of 1 MB; 400 request heads and 64 bodies without end; 100 watches and 50
-lists that nobody reads, while what they watch changes; 1,000 watches of nothing; 50 clients that create ConfigMaps.
+lists that nobody reads, while what they watch changes; 1,000 watches of nothing; 50 clients that create ConfigMaps; 500
+connections on which a service account asks without end; 100 clients that connect, ask once and leave.
 
 The same crowd is also sent to a second server, so that what it takes of the machine, whose processors and disk all
 share, is not counted as what it takes of the server: rounds of `SECONDS` with the crowd at the other server and with
@@ -191,6 +192,39 @@ async def creators(server: Server, there: There) -> None:
     await asyncio.gather(*(one() for _ in range(50)))
 
 
+async def askers(server: Server, there: There) -> None:
+    """Ask without end, on many connections, as a pod may: by the token of a service account."""
+    tokens = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    wanted = Case(
+        "POST", tokens, JSON, b'{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}'
+    )
+    reply = await server.peer().ask(wanted.encode(server.token), "POST")
+    token = json.loads(reply.body)["status"]["token"]
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    asked = Case("POST", REVIEWS, JSON, json.dumps(review).encode()).encode(token)
+
+    async def one() -> None:
+        peer = server.peer()
+        while True:
+            await peer.ask(asked, "POST")
+            there()
+
+    await asyncio.gather(*(one() for _ in range(500)))
+
+
+async def newcomers(server: Server, there: There) -> None:
+    """Connect, ask and leave, without end."""
+
+    async def one() -> None:
+        while True:
+            peer = server.peer()
+            await peer.ask(Case("GET", "/version").encode(server.token), "GET")
+            peer.close()
+            there()
+
+    await asyncio.gather(*(one() for _ in range(100)))
+
+
 CROWDS: dict[str, Callable[[Server, There], Coroutine[None, None, None]]] = {
     "16 clients with bodies of 3 MiB": large_bodies,
     "4 clients with ConfigMaps of 1 MB": large_objects,
@@ -198,6 +232,8 @@ CROWDS: dict[str, Callable[[Server, There], Coroutine[None, None, None]]] = {
     "100 watches and 50 lists unread": silent_readers,
     "1,000 idle watches": idle_watches,
     "50 clients that create": creators,
+    "500 connections of a pod that asks": askers,
+    "100 clients that connect for each request": newcomers,
 }
 
 

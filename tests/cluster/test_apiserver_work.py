@@ -16,6 +16,7 @@ from trainshed.client.asgi import AsgiTransport
 from trainshed.cluster.store import ADDED, Stored, StoreEvent
 from trainshed.kube.builtin.parts.pod.rules import MAX_CONTAINERS
 from trainshed.kube.wire import body
+from trainshed.kube.wire.request import Request
 
 MOST_CALLS = 20_000
 """About 5 ms of work."""
@@ -23,6 +24,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 KEYS = {f"k{number}": "" for number in range(40_000)}
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
@@ -150,7 +152,7 @@ async def test_what_an_ordinary_write_costs(world: World) -> None:
     for most, method, path, sent, content_type in (
         (1_500, "POST", PODS, {**pod(1), "metadata": {"name": "one"}}, "application/json"),
         (1_290, "PATCH", f"{PODS}/one/status", {"status": status}, STRATEGIC),
-        (330, "GET", f"{PODS}/one", None, "application/json"),
+        (370, "GET", f"{PODS}/one", None, "application/json"),
     ):
         with Calls() as calls:
             await world.ok(method, path, sent, content_type=content_type)
@@ -201,3 +203,15 @@ async def test_a_role_whose_rules_multiply_is_refused_to_who_does_not_hold_it(wo
     some = named(rules=[{**rule, "verbs": ["get"], "resourceNames": [], "apiGroups": [""]}])
     assert "currently held" in (await little(mallory, 403, "POST", ROLES, some))["message"]
     await mallory.transport.close()
+
+
+async def test_who_asks_without_end_keeps_nobody_else_waiting(world: World) -> None:
+    pod = AsgiTransport(world.api, "system:serviceaccount:default:default", ["system:authenticated"])
+    review = json.dumps({"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}).encode()
+    asked = Request("POST", REVIEWS, body=review, content_type="application/json")
+    crowd = [asyncio.create_task(pod.request(asked)) for _ in range(500)]
+    await asyncio.sleep(0)
+    await world.ok("GET", MAPS)
+    first = sum(task.done() for task in crowd)
+    assert first < 50, f"{first} of another user were answered first"
+    assert {answer.status for answer in await asyncio.gather(*crowd)} == {201}

@@ -9,6 +9,7 @@ from trainshed.cluster.apiserver import components, impersonation, metrics, revi
 from trainshed.cluster.apiserver.access import User
 from trainshed.cluster.apiserver.aggregation import Aggregation
 from trainshed.cluster.apiserver.core import Call, Core
+from trainshed.cluster.apiserver.fairqueue import FairQueue
 from trainshed.cluster.apiserver.forwarding import Forwarded, aggregated
 from trainshed.cluster.apiserver.http import Answer, Bodies, Incoming, Result
 from trainshed.cluster.apiserver.nonresource import NOT_FOUND, NonResource
@@ -112,6 +113,7 @@ class Dispatcher:
         self._nonresource = nonresource
         self._frames = watch.Frames()
         self.bodies = Bodies()
+        self._queue = FairQueue()
 
     async def admit(self, request: Incoming) -> Call | Answer | Forwarded:
         """Return the call that a request makes, what is passed on of it, or the answer when it is about no resource.
@@ -131,6 +133,8 @@ class Dispatcher:
                 request.trail.refused(authorization.partition(" ")[0].lower())
             raise
         request.charge(self.bodies, user.username)
+        if not self._queue.begins(user.username):
+            await self._queue.turn(user.username)
         found = route.parse(request.method, request.path, watch=flag(request.query, "watch"))
         if request.trail is not None:
             request.trail.known(user, found)
