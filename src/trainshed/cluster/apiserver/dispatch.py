@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-from trainshed.cluster.apiserver import components, impersonation, metrics, reviews
+from trainshed.cluster.apiserver import components, impersonation, metrics, rendering, reviews
 from trainshed.cluster.apiserver.access import User
 from trainshed.cluster.apiserver.aggregation import Aggregation
 from trainshed.cluster.apiserver.core import Call, Core
@@ -185,7 +185,7 @@ class Dispatcher:
         return Call(request, found, user, kind, now)
 
     async def serve(self, call: Call) -> Result:
-        """Return what the verb answers. Raises `ApiError`."""
+        """Return what the verb answers. Raises `ApiError`, 406 before anything is written."""
         core, found = self._core, call.route
         if found.subresource:
             return await self._subresource(call)
@@ -202,11 +202,13 @@ class Dispatcher:
         handler = _VERBS.get(found.verb)
         if handler is None:
             raise method_not_allowed()
+        rendering.representation(call)
         return await handler(core, call)
 
     async def _subresource(self, call: Call) -> Result:
         name, verb = call.route.subresource, call.route.verb
         if name in _PARTS_OF_OBJECT:
+            rendering.representation(call)
             if verb == "get":
                 return await read.get(self._core, call)
             if verb == "update":

@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from trainshed.cluster.apiserver import rendering
 from trainshed.cluster.apiserver.admission.addresses import recorded, release
 from trainshed.cluster.apiserver.admission.quotas import charged
 from trainshed.cluster.apiserver.conversion import stored_form, viewed_one
@@ -49,15 +50,17 @@ class Written(msgspec.Struct, frozen=True):
     created: bool = False
     gone: bool = False
 
-    def answer(self, kind: ServedKind, status: int = 200) -> Answer:
-        """Return the object as JSON."""
+    def answer(self, call: Call, status: int = 200) -> Answer:
+        """Return the object, as the client asked for it. Raises `ApiError` 406: as what it is not."""
+        kind, code = call.kind, 201 if self.created else status
         as_created = _AS_CREATED.get(kind.resource) if self.created else None
-        if as_created is not None:
-            seen = self.obj if self.stored is None else kind.view(self.stored)
-            body = encode_json(as_created(seen))
-        else:
-            body = encode_json(self.obj) if self.stored is None else kind.encoded(self.stored)
-        return Answer(body, status=201 if self.created else status)
+        wanted = rendering.representation(call)
+        if as_created is None and wanted.form == "json":
+            return Answer(
+                encode_json(self.obj) if self.stored is None else kind.encoded(self.stored), status=code
+            )
+        seen = self.obj if self.stored is None else kind.view(self.stored)
+        return rendering.rendered(call, seen if as_created is None else as_created(seen), wanted, code)
 
 
 async def create(core: Core, call: Call, obj: Object, options: WriteOptions) -> Written:

@@ -54,6 +54,8 @@ class Representation(msgspec.Struct, frozen=True):
 
 JSON = Representation("json")
 YAML = Representation("yaml")
+_JSON = (None, "", "*/*", "application/json")
+"""What most ask for."""
 
 
 def parse_media_type(text: str) -> MediaType:
@@ -81,7 +83,7 @@ def for_objects(accept: str | None) -> Representation:
     Raises:
         ApiError: 406 when every clause names a format that is never produced (protobuf, CBOR, HTML).
     """
-    return _chosen(accept, _object_form)
+    return JSON if accept in _JSON else _chosen(accept, _object_form)
 
 
 def for_initial_events(accept: str | None) -> Representation:

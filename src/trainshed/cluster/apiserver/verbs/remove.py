@@ -247,7 +247,7 @@ def _answer(call: Call, written: Written, status: int) -> Answer:
     resource = call.kind.resource
     builtin = call.kind.builtin
     if not written.gone or (builtin is not None and builtin.returns_deleted):
-        return written.answer(call.kind, status)
+        return written.answer(call, status)
     details = {"name": call.route.name, "group": resource.group, "kind": resource.plural}
     details["uid"] = written.obj["metadata"].get("uid", "")
     return Answer.json(

@@ -31,7 +31,7 @@ async def create(core: Core, call: Call) -> Answer:
     options = managed(CreateOptions.decode(call.request.query), call.request)
     obj = await read_object(call, options.unknown_fields)
     written = await writing.create(core, call, obj, options)
-    return written.answer(call.kind)
+    return written.answer(call)
 
 
 async def update(core: Core, call: Call, subresource: str = "") -> Answer:
@@ -48,7 +48,7 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
         obj = place(core, call, obj)
         obj["metadata"]["name"] = name
         obj["metadata"].pop("resourceVersion", None)
-        return (await writing.create(core, call, obj, options)).answer(kind)
+        return (await writing.create(core, call, obj, options)).answer(call)
     if not obj["metadata"].get("resourceVersion") and not kind.info.unconditional_update:
         cause = causes.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         cause = Cause(
@@ -64,7 +64,7 @@ async def update(core: Core, call: Call, subresource: str = "") -> Answer:
         return obj
 
     written = await writing.modify(core, call, name, replaced, options, subresource=subresource)
-    return written.answer(kind)
+    return written.answer(call)
 
 
 def check_named(obj: Object, name: str) -> None:
@@ -133,7 +133,7 @@ async def patch(core: Core, call: Call, subresource: str = "") -> Answer:
             raise invalid("", "", "", [cause]) from None
 
     written = await writing.modify(core, call, name, patched, options, subresource=subresource)
-    return written.answer(call.kind)
+    return written.answer(call)
 
 
 class Patch:
@@ -226,7 +226,7 @@ async def _apply(core: Core, call: Call, data: bytes, options: PatchOptions, sub
             written = await writing.modify(
                 core, call, name, merged, options, subresource=subresource, track=False
             )
-            return written.answer(kind)
+            return written.answer(call)
         if subresource:
             raise kind.missing(name)
         check_named(sent, name)
@@ -245,7 +245,7 @@ async def _apply_new(core: Core, call: Call, obj: Object, options: PatchOptions)
     else:
         prepared["metadata"]["managedFields"] = fields
     written = await writing.store_new(core, call, prepared, options)
-    return written.answer(call.kind)
+    return written.answer(call)
 
 
 def _applied(call: Call, raw: Object) -> Object:
