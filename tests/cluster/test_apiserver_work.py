@@ -150,7 +150,7 @@ async def test_what_an_ordinary_write_costs(world: World) -> None:
     await world.ok("POST", PODS, pod(1))  # what is made once is made
     await world.ok("PATCH", f"{PODS}/many/status", {"status": status}, content_type=STRATEGIC)
     for most, method, path, sent, content_type in (
-        (1_500, "POST", PODS, {**pod(1), "metadata": {"name": "one"}}, "application/json"),
+        (1_750, "POST", PODS, {**pod(1), "metadata": {"name": "one"}}, "application/json"),
         (1_290, "PATCH", f"{PODS}/one/status", {"status": status}, STRATEGIC),
         (370, "GET", f"{PODS}/one", None, "application/json"),
     ):

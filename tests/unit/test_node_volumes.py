@@ -299,6 +299,7 @@ async def test_a_pods_volumes_and_their_update(tmp_path):
 
     projected = {
         "sources": [
+            {},
             {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
             {"configMap": {"name": "cm", "items": [{"key": "a", "path": "ca.crt"}]}},
             {
@@ -313,9 +314,10 @@ async def test_a_pods_volumes_and_their_update(tmp_path):
             {"name": "access", "projected": projected},
             {"name": "cm", "configMap": {"name": "cm"}},
             {"name": "tmp", "emptyDir": {}},
-        ]
+        ],
+        imagePullSecrets=[{}],
     )
-    assert needed(pod) == {("configmaps", "cm")}
+    assert needed(pod) == {("configmaps", "cm")}, "a secret without a name is none"
     manager = VolumeManager(NodePaths(tmp_path), "u1", NODE, issue)
     volumes = await manager.prepare(pod, REFERENCES)
     assert read(volumes["access"].source) == {"token": b"token-1", "ca.crt": b"1", "namespace": b"default"}

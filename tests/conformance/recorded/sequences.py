@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance.recorded.admitting import ADMITTING
 from tests.conformance.recorded.applies import APPLIES
+from tests.conformance.recorded.cautioning import CAUTIONING
 from tests.conformance.recorded.definitionmutations import DEFINITION_MUTATIONS
 from tests.conformance.recorded.edges import EDGES
 from tests.conformance.recorded.frozen import FROZEN
@@ -136,6 +137,7 @@ SEQUENCES: dict[str, list[Step]] = {
     **STORED,
     **SERVICE_PORTS,
     "resizing": RESIZING,
+    "cautions": CAUTIONING,
     **NAMING,
     **IDENTIFYING,
     **HOOKING,

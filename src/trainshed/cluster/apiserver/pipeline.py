@@ -10,6 +10,7 @@ Fields that admission fills in have no manager: managedFields say what clients w
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 
 from msgspec import UNSET
 
@@ -19,6 +20,7 @@ from trainshed.cluster.apiserver.admission.escalation import check_grants
 from trainshed.cluster.apiserver.body import conformed
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.apiserver.definitions import names_conflict
+from trainshed.cluster.apiserver.http import MAX_WARNINGS
 from trainshed.cluster.apiserver.kinds import ServedKind
 from trainshed.cluster.apiserver.uids import new_uid
 from trainshed.kube.builtin.parts.pod.resizing import resized
@@ -120,6 +122,7 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     await apart(partial(check, core, call, obj, None, ""))
     await check_grants(core, call, obj, None)
     admission.check(core, call, obj, None, "")
+    await apart(partial(_warn, call, obj, None, ""))
     await _ask_webhooks(core, call, obj, None, "", options)
     obj = with_entries(obj, managed or [])
     return _established(core, call, obj) if resource == CRDS else obj
@@ -158,6 +161,7 @@ async def prepare_update(
         and spec_changed(kind, old, new, subresource)
     ):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    await apart(partial(_warn, call, new, old, subresource))
     await _ask_webhooks(core, call, new, old, subresource, options)
     new = with_entries(new, managed or [])
     return _established(core, call, new) if kind.resource == CRDS and subresource != "status" else new
@@ -342,6 +346,14 @@ def _defaulted(kind: ServedKind, obj: Object) -> Object:
     if kind.info.crd:
         return apply_defaults(obj, kind.schema)
     return default_object(kind.resource, obj)
+
+
+def _warn(call: Call, obj: Object, old: Object | None, subresource: str) -> None:
+    """Say what Kubernetes warns of, also who scales."""
+    builtin = call.kind.builtin
+    if builtin is not None and builtin.warns is not None and subresource in ("", "scale"):
+        for text in islice(builtin.warns(obj, old), MAX_WARNINGS + 1):
+            call.request.warn(text)
 
 
 def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: str) -> None:

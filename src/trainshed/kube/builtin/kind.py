@@ -50,6 +50,8 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
         status: what a status that is written becomes, beside what it was.
         identify: returns a new object with what its uid and name give it.
         check: what is wrong besides metadata with an object that has its defaults.
+        warns: what Kubernetes warns of who creates an object, or changes the second one, which had its defaults, to
+            the first; others, which never end, may follow the first few.
         cautions: what an object asks for that this cluster does not do: whoever writes it is told.
         columns: the table of `kubectl get`.
         fields: what field selectors may name besides name and namespace.
@@ -70,6 +72,7 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
     status: Callable[[Object, Object], Object] | None = None
     identify: Callable[[Object], Object] | None = None
     check: Check | None = None
+    warns: Callable[[Object, Object | None], Iterator[str]] | None = None
     cautions: Callable[[Object], Iterator[str]] | None = None
     columns: Columns = NAME_CREATED
     fields: Mapping[str, Getter] = {}

@@ -165,13 +165,21 @@ def owned(value: Any, node: SchemaNode | None, *, dots: bool) -> FieldSet:
         keys = list_keys(node)
         items = elements(value, node, keys) if value and keys is not None else None
         if items is None:
-            return _LEAF
+            return _as_whole(value, node, keys) if dots else _LEAF
         out = {SELF: _LEAF} if dots else {}
         for element, item in items.items():
             below = owned(item, node.items if node is not None else None, dots=dots)
             out[element] = {SELF: _LEAF, **below} if below and SELF not in below else below
         return out
     return _LEAF
+
+
+def _as_whole(items: list[Any], node: SchemaNode | None, keys: tuple[str, ...] | None) -> FieldSet:
+    """Return the tree below a list that is written as a whole: of one whose items share a key, each key."""
+    if not items or keys is None:
+        return _LEAF
+    found = [item_element(item, node, keys)[0] for item in items]
+    return {SELF: _LEAF, **{one: _LEAF for one in found if one is not None}} if None not in found else _LEAF
 
 
 def _is_open(value: Object | list[Any], node: SchemaNode | None, is_field: bool) -> bool:

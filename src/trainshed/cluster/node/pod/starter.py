@@ -124,8 +124,13 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def needed(pod: Object) -> set[Reference]:
     """Return every object that the pod's containers and volumes name, optional ones included."""
-    named = {("secrets", each.get("name", "")) for each in pod["spec"].get("imagePullSecrets") or ()}
+    named = {("secrets", name) for name in _pull_secret_names(pod)}
     return referenced(pod) | registry.referenced(pod) | named
+
+
+def _pull_secret_names(pod: Object) -> list[str]:
+    """Return the names of the pod's imagePullSecrets; entries without one are taken by the API, and mean nothing."""
+    return [each["name"] for each in pod["spec"].get("imagePullSecrets") or () if each.get("name")]
 
 
 def waits_for_volumes(pod: Object) -> bool:
@@ -144,8 +149,8 @@ def waits_for_volumes(pod: Object) -> bool:
 def pull_secrets(pod: Object, references: References) -> list[Any]:
     """Return the documents of the pod's imagePullSecrets; as with the kubelet, what is missing or malformed is not."""
     documents = []
-    for each in pod["spec"].get("imagePullSecrets") or ():
-        secret = references.get("secrets", each.get("name", ""))
+    for name in _pull_secret_names(pod):
+        secret = references.get("secrets", name)
         values = {} if secret is None else secret_bytes(secret)
         for key in (".dockerconfigjson", ".dockercfg"):
             try:
@@ -157,8 +162,7 @@ def pull_secrets(pod: Object, references: References) -> list[Any]:
 
 def missing_secrets(pod: Object, references: References) -> str:
     """Return what a kubelet says of imagePullSecrets that are not there, or nothing."""
-    names = [each.get("name", "") for each in pod["spec"].get("imagePullSecrets") or ()]
-    gone = ", ".join(name for name in names if references.get("secrets", name) is None)
+    gone = ", ".join(name for name in _pull_secret_names(pod) if references.get("secrets", name) is None)
     said = "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed."
     return said.format(gone) if gone else ""
 

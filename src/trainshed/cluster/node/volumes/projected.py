@@ -59,8 +59,8 @@ class ProjectedVolume(FileVolume):
                 token = setup.tokens[_request(part["serviceAccountToken"])]
                 may = mode | _READABLE if _is_of_one_user(setup.pod) else mode
                 out[part["serviceAccountToken"]["path"]] = File(token.text.encode(), may)
-            else:
-                kinds = ", ".join(sorted(part)) or "nothing"
+            elif part:
+                kinds = ", ".join(sorted(part))
                 raise MountError(f"projected source {kinds} is not supported by this node")
         return out
 

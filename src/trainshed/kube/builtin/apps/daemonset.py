@@ -16,7 +16,12 @@ from trainshed.kube.builtin.parts.columns import (
     template_spec,
 )
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.builtin.parts.workload import fixed_causes, replicated_causes, template_defaults
+from trainshed.kube.builtin.parts.workload import (
+    fixed_causes,
+    replicated_causes,
+    template_defaults,
+    template_warnings,
+)
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, name_of, section, spec_of, status_of
@@ -104,6 +109,7 @@ KIND = Builtin(
     defaults=_defaults,
     identify=_identify,
     check=_check,
+    warns=template_warnings("spec", "template"),
     columns=Columns(
         define(
             "Name, Desired#, Current#, Ready#, Up-to-date#, Available#, Node Selector, Age, "

@@ -21,6 +21,7 @@ from trainshed.kube.builtin.parts.workload import (
     ready_of_desired,
     replicated_causes,
     template_defaults,
+    template_warnings,
 )
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.causes import non_negative, one_of
@@ -107,6 +108,7 @@ KIND = Builtin(
     does="rolling updates, history and rollback, pause, scale",
     defaults=_defaults,
     check=_check,
+    warns=template_warnings("spec", "template"),
     columns=Columns(define("Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*"), _row),
     viewed=("", "scale", "status"),
     edited=("", "rollback", "scale"),

@@ -14,6 +14,7 @@ from trainshed.kube.builtin.parts.workload import (
     fixed_causes,
     replicated_causes,
     template_defaults,
+    template_warnings,
 )
 from trainshed.kube.meta.causes import non_negative
 from trainshed.kube.meta.errors import Cause
@@ -49,6 +50,7 @@ KIND = Builtin(
     does="keeps its number of pods",
     defaults=_defaults,
     check=_check,
+    warns=template_warnings("spec", "template"),
     columns=Columns(define(COUNTS), _row),
     viewed=("", "scale", "status"),
     edited=("", "scale"),

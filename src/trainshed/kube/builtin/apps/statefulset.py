@@ -9,11 +9,17 @@ from trainshed.kube.builtin.kind import ALL, SCALE, STATUS, Builtin, row
 from trainshed.kube.builtin.parts.claims import claim_defaults
 from trainshed.kube.builtin.parts.columns import Columns, age, containers, define, template_spec
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.builtin.parts.workload import ready_of_desired, replicated_causes, template_defaults
+from trainshed.kube.builtin.parts.pod.warnings import claim_spec_warnings
+from trainshed.kube.builtin.parts.workload import (
+    ready_of_desired,
+    replicated_causes,
+    template_defaults,
+    template_warnings,
+)
 from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.causes import non_negative
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.meta.resources import STATEFULSETS
 
 _MUTABLE = (
@@ -91,6 +97,19 @@ def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), ready_of_desired(obj), age(obj, now), *containers(template_spec(obj))]
 
 
+_of_template = template_warnings("spec", "template")
+
+
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    yield from _of_template(obj, old)
+    for index, claim in enumerate(objects(spec_of(obj), "volumeClaimTemplates")):
+        at = f"spec.volumeClaimTemplates[{index}]" + ("" if old is None else ".Spec")
+        yield from claim_spec_warnings(spec_of(claim), at)
+    if spec_of(obj).get("revisionHistoryLimit", 0) < 0:
+        text = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        yield f"spec.revisionHistoryLimit: {text}"
+
+
 KIND = Builtin(
     info=row(
         STATEFULSETS,
@@ -102,6 +121,7 @@ KIND = Builtin(
     does="keeps pods with names and claims of their own, in order",
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(define("Name, Ready, Age, Containers*, Images*"), _row),
     viewed=("", "scale", "status"),
     edited=("", "scale"),

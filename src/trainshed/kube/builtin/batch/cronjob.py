@@ -16,7 +16,7 @@ from trainshed.kube.builtin.parts.columns import (
     label_selector,
     since,
 )
-from trainshed.kube.builtin.parts.jobspec import job_spec_causes
+from trainshed.kube.builtin.parts.jobspec import job_spec_causes, job_warnings
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.workload import template_defaults
 from trainshed.kube.meta import causes
@@ -114,6 +114,7 @@ KIND = Builtin(
     does="makes a Job each time one is due",
     defaults=_defaults,
     check=_check,
+    warns=job_warnings("spec", "jobTemplate", "spec"),
     columns=Columns(
         define(
             "Name, Schedule, Timezone, Suspend?, Active#, Last Schedule, Age, Containers*, Images*, Selector*"

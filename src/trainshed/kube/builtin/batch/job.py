@@ -14,9 +14,14 @@ from trainshed.kube.builtin.parts.columns import (
     label_selector,
     template_spec,
 )
-from trainshed.kube.builtin.parts.jobspec import job_spec_causes
+from trainshed.kube.builtin.parts.jobspec import job_spec_causes, job_warnings
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.builtin.parts.workload import IMMUTABLE, fixed_causes, selects, template_defaults
+from trainshed.kube.builtin.parts.workload import (
+    IMMUTABLE,
+    fixed_causes,
+    selects,
+    template_defaults,
+)
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.duration import human
 from trainshed.kube.meta.errors import Cause
@@ -206,6 +211,7 @@ KIND = Builtin(
     defaults=_defaults,
     identify=_identify,
     check=_check,
+    warns=job_warnings("spec"),
     columns=Columns(
         define("Name, Status, Completions, Duration, Age, Containers*, Images*, Selector*"), _row
     ),

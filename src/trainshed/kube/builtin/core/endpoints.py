@@ -7,6 +7,7 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.addresses import (
+    address_warnings,
     app_protocol_causes,
     endpoint_ip_causes,
     ip_causes,
@@ -18,7 +19,7 @@ from trainshed.kube.builtin.parts.pod.containers import PROTOCOLS
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of
+from trainshed.kube.meta.objects import Object, name_of, objects
 from trainshed.kube.meta.resources import ENDPOINTS
 
 
@@ -78,11 +79,20 @@ def _row(obj: Object, now: float) -> list[Any]:
 
 _DEPRECATED = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 
+
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    for number, subset in enumerate(objects(obj, "subsets")):
+        for field in ("addresses", "notReadyAddresses"):
+            for index, address in enumerate(objects(subset, field)):
+                yield from address_warnings(address.get("ip"), f"subsets[{number}].{field}[{index}].ip")
+
+
 KIND = Builtin(
     info=row(ENDPOINTS, "ep", create_on_update=True, deprecation_warning=_DEPRECATED),
     does="written for every Service with a selector",
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(define("Name, Endpoints, Age"), _row),
     viewed=("",),
 )

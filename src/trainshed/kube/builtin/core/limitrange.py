@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import Builtin, row
-from trainshed.kube.builtin.parts.pod.containers import resource_name_causes
+from trainshed.kube.builtin.parts.pod.resources import resource_name_causes
 from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, objects, section, spec_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, proxy, row
-from trainshed.kube.builtin.parts.addresses import cidr_causes
+from trainshed.kube.builtin.parts.addresses import cidr_causes, network_warnings
 from trainshed.kube.builtin.parts.columns import NONE, UNKNOWN, Columns, age, define
 from trainshed.kube.builtin.parts.pod.scheduling import TAINT_EFFECTS
 from trainshed.kube.meta import causes, golang, names
@@ -96,6 +96,14 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    spec = spec_of(obj)
+    if spec.get("externalID"):
+        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    for index, network in enumerate(spec.get("podCIDRs") or ()):
+        yield from network_warnings(network, f"spec.podCIDRs[{index}]")
+
+
 KIND = Builtin(
     info=row(NODES, "no", subresources={**proxy("NodeProxyOptions"), **STATUS}),
     does="this machine, `--nodes` times; taints, labels and cordon are honoured",
@@ -103,6 +111,7 @@ KIND = Builtin(
     status_on_create=True,
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(
         define(
             "Name, Status, Roles, Age, Version, Internal-IP*, External-IP*, OS-Image*, Kernel-Version*, "

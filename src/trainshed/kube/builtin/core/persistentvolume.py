@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
+from trainshed.kube.builtin.parts import nodelabels
 from trainshed.kube.builtin.parts.claims import (
     VOLUME_MODES,
     access_mode_causes,
@@ -15,13 +16,14 @@ from trainshed.kube.builtin.parts.claims import (
     phase,
 )
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, access_modes, age, define
-from trainshed.kube.builtin.parts.pod.defaults import setdefault
+from trainshed.kube.builtin.parts.pod.defaults import setdefault, source_defaults
 from trainshed.kube.builtin.parts.pod.scheduling import node_selector_causes
 from trainshed.kube.builtin.parts.pod.volumes import size_causes, source_causes
+from trainshed.kube.builtin.parts.pod.warnings import DEPRECATED
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of, status_of
 from trainshed.kube.meta.resources import PERSISTENTVOLUMES
 
 _RECLAIM = ("Delete", "Recycle", "Retain")
@@ -36,22 +38,22 @@ _SOURCES = (
 # fmt: on
 
 
-_CURRENT_LABELS = {
-    "beta.kubernetes.io/arch": "kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os": "kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+_MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+# fmt: off
+_WITH_MOUNT_OPTIONS = {
+    "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
+    "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
 }
-"""What labels of nodes were called, and are: the one change that a volume's place may go through."""
+# fmt: on
 
 
 def _with_current_labels(place: Any) -> Any:
-    """Return a node affinity with its labels by their names of today."""
+    """Return a node affinity with its labels by their names of today: the one change that a volume's place may go
+    through."""
     if isinstance(place, dict):
         renamed = {key: _with_current_labels(value) for key, value in place.items()}
         if isinstance(renamed.get("key"), str):
-            renamed["key"] = _CURRENT_LABELS.get(renamed["key"], renamed["key"])
+            renamed["key"] = nodelabels.CURRENT.get(renamed["key"], renamed["key"])
         return renamed
     return [_with_current_labels(item) for item in place] if isinstance(place, list) else place
 
@@ -60,8 +62,7 @@ def _defaults(obj: Object) -> None:
     spec = setdefault(obj, "spec", {})
     setdefault(spec, "persistentVolumeReclaimPolicy", "Retain")
     setdefault(spec, "volumeMode", "Filesystem")
-    if spec.get("hostPath") is not None:
-        spec["hostPath"].setdefault("type", "")
+    source_defaults(spec)
     setdefault(obj.setdefault("status", {}), "phase", "Pending")
 
 
@@ -100,6 +101,9 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
         yield causes.required("spec", "must specify a volume type")
     for extra in sources[1:]:
         yield causes.forbidden(f"spec.{extra}", "may not specify more than 1 volume type")
+    if _MOUNT_OPTIONS in section(obj, "metadata", "annotations") and not _WITH_MOUNT_OPTIONS & set(sources):
+        text = "may not specify mount options for this volume type"
+        yield causes.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", text)
     for key in sources[:1]:
         if key == "local" and not spec[key].get("path"):
             yield causes.required("spec.local.path")
@@ -140,6 +144,31 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
+_OLD_NOTES = {
+    "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
+    _MOUNT_OPTIONS: 'deprecated since v1.31; use "mountOptions" attribute instead',
+}
+_OLD_SOURCES = {
+    field: text for field, text in DEPRECATED.items() if field not in ("gitRepo", "flocker", "quobyte")
+}
+_RECYCLE = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."
+
+
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    spec, notes = spec_of(obj), section(obj, "metadata", "annotations")
+    for note, text in _OLD_NOTES.items():
+        if note in notes:
+            yield f"metadata.annotations[{note}]: {text}"
+    if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        yield f"spec.persistentVolumeReclaimPolicy: {_RECYCLE}"
+    for index, term in enumerate(objects(section(spec, "nodeAffinity", "required"), "nodeSelectorTerms")):
+        at = f"spec.nodeAffinity.required.nodeSelectorTerms[{index}].matchExpressions"
+        yield from nodelabels.key_warnings(term, "matchExpressions", at)
+    for field, (name, text) in _OLD_SOURCES.items():
+        if spec.get(field) is not None:
+            yield f"spec.{name}: {text}"
+
+
 KIND = Builtin(
     info=row(PERSISTENTVOLUMES, "pv", subresources=STATUS),
     does="hostPath and local; claims, reclaim policies Retain and Delete",
@@ -147,6 +176,7 @@ KIND = Builtin(
     defaults=_defaults,
     identify=_identify,
     check=_check,
+    warns=_warns,
     columns=Columns(
         define(
             "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, "

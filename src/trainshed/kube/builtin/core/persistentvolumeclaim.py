@@ -16,6 +16,7 @@ from trainshed.kube.builtin.parts.claims import (
 )
 from trainshed.kube.builtin.parts.columns import UNSET, Columns, access_modes, age, define
 from trainshed.kube.builtin.parts.pod.volumes import size_causes
+from trainshed.kube.builtin.parts.pod.warnings import claim_spec_warnings
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
@@ -95,6 +96,15 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    if _CLASS in section(obj, "metadata", "annotations"):
+        yield f'metadata.annotations[{_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+    yield from claim_spec_warnings(spec_of(obj), "spec")
+
+
 KIND = Builtin(
     info=row(PERSISTENTVOLUMECLAIMS, "pvc", subresources=STATUS),
     does="bound to a fitting volume, or provisioned as a directory",
@@ -102,6 +112,7 @@ KIND = Builtin(
     defaults=claim_defaults,
     identify=_identify,
     check=_check,
+    warns=_warns,
     columns=Columns(
         define(
             "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, "

@@ -11,6 +11,7 @@ from trainshed.kube.builtin.parts.pod.changes import change_causes
 from trainshed.kube.builtin.parts.pod.defaults import live_pod_defaults, setdefault
 from trainshed.kube.builtin.parts.pod.resizing import resize_causes
 from trainshed.kube.builtin.parts.pod.rules import pod_spec_causes
+from trainshed.kube.builtin.parts.pod.warnings import pod_warnings
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.fieldselectors import path, paths
@@ -109,6 +110,12 @@ def _pod_ips(obj: Object) -> str:
     return ",".join(str(address.get("ip", "")) for address in addresses)
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    """Yield what is to be said of a new pod; nobody changes pods by hand."""
+    if old is None:
+        yield from pod_warnings(obj)
+
+
 KIND = Builtin(
     info=row(PODS, "po", categories=ALL, subresources=_PARTS, generation=True),
     does="scheduled and run; see [limits](limits.md) for the fields that are not honoured",
@@ -117,6 +124,7 @@ KIND = Builtin(
     defaults_status=False,
     status=_status,
     check=_check,
+    warns=_warns,
     columns=table.COLUMNS,
     fields={
         **paths(*_FIELDS),

@@ -9,6 +9,7 @@ from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.columns import Columns, containers, define, labels
 from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
 from trainshed.kube.builtin.parts.pod.rules import template_causes
+from trainshed.kube.builtin.parts.workload import template_warnings
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, metadata_of, name_of, section
 from trainshed.kube.meta.resources import core
@@ -36,6 +37,7 @@ KIND = Builtin(
     does="read by whoever wants it: nothing of Kubernetes acts on it",
     defaults=_defaults,
     check=_check,
+    warns=template_warnings("template"),
     columns=Columns(define("Name, Containers, Images, Pod Labels"), _row),
     returns_deleted=True,
 )

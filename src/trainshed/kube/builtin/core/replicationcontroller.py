@@ -9,7 +9,7 @@ from trainshed.kube.builtin.kind import ALL, SCALE, STATUS, Builtin, row
 from trainshed.kube.builtin.parts.columns import Columns, define, labels
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.builtin.parts.pod.rules import template_causes
-from trainshed.kube.builtin.parts.workload import COUNTS, counts_row, template_defaults
+from trainshed.kube.builtin.parts.workload import COUNTS, counts_row, template_defaults, template_warnings
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.causes import non_negative
 from trainshed.kube.meta.errors import Cause
@@ -68,6 +68,7 @@ KIND = Builtin(
     does="keeps its number of pods",
     defaults=_defaults,
     check=_check,
+    warns=template_warnings("spec", "template"),
     columns=Columns(define(COUNTS), _row),
     fields={"status.replicas": path("status", "replicas", absent="0")},
     viewed=("", "scale"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -74,11 +76,51 @@ def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    """Yield why no server can load a TLS secret; whether the certificate is one, and of the key, is not looked at."""
+    if obj.get("type") == "kubernetes.io/tls":
+        data = section(obj, "data")
+        certificate, key = (_pem_blocks(data.get(name) or "") for name in ("tls.crt", "tls.key"))
+        yield from islice(_of_certificate(certificate) or _of_key(key), 1)
+
+
+_PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\r?\n[^-]*-----END \1-----")
+
+
+def _pem_blocks(encoded: str) -> list[str]:
+    return [kind.decode() for kind in _PEM.findall(base64.b64decode(encoded))]
+
+
+def _of_certificate(kinds: list[str]) -> list[str]:
+    """Return what Go says of a certificate's file with these PEM blocks (`tls.X509KeyPair`)."""
+    if "CERTIFICATE" in kinds:
+        return []
+    if not kinds:
+        return ["tls: failed to find any PEM data in certificate input"]
+    if len(kinds) == 1 and kinds[0].endswith("PRIVATE KEY"):
+        found = "certificate input, but did find a private key; PEM inputs may have been switched"
+        return [f"tls: failed to find certificate PEM data in {found}"]
+    skipped = f"after skipping PEM blocks of the following types: [{' '.join(kinds)}]"
+    return [f'tls: failed to find "CERTIFICATE" PEM block in certificate input {skipped}']
+
+
+def _of_key(kinds: list[str]) -> list[str]:
+    if any(kind.endswith("PRIVATE KEY") for kind in kinds):
+        return []
+    if not kinds:
+        return ["tls: failed to find any PEM data in key input"]
+    if kinds == ["CERTIFICATE"]:
+        return ["tls: found a certificate rather than a key in the PEM for the private key"]
+    skipped = f"after skipping PEM blocks of the following types: [{' '.join(kinds)}]"
+    return [f'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input {skipped}']
+
+
 KIND = Builtin(
     info=row(SECRETS),
     does="env, envFrom and volumes of pods; tokens of service accounts are filled in",
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(define("Name, Type, Data, Age"), _row),
     fields=paths("type"),
     edited=("",),

@@ -7,10 +7,12 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, proxy, row
 from trainshed.kube.builtin.parts.addresses import (
+    address_warnings,
     app_protocol_causes,
     cidr_causes,
     endpoint_ip_causes,
     ip_causes,
+    network_warnings,
     number_causes,
     port_name_causes,
 )
@@ -57,7 +59,7 @@ def _defaults(obj: Object) -> None:
             port["targetPort"] = port.setdefault("port", 0)
     if kind != "ExternalName":
         setdefault(spec, "internalTrafficPolicy", "Cluster")
-    if kind in ("NodePort", "LoadBalancer"):
+    if is_reached_from_outside(spec):
         setdefault(spec, "externalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
@@ -260,6 +262,26 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
+_HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
+
+
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    spec = spec_of(obj)
+    if _HINTS in section(obj, "metadata", "annotations"):
+        yield f"annotation {_HINTS} is deprecated, please use {_MODE} instead"
+    for field in ("clusterIPs", "externalIPs"):
+        for index, address in enumerate(spec.get(field) or ()):
+            yield from address_warnings(address, f"spec.{field}[{index}]")
+    yield from address_warnings(spec.get("loadBalancerIP"), "spec.loadBalancerIP")
+    for index, network in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        yield from network_warnings(network, f"spec.loadBalancerSourceRanges[{index}]")
+    if spec.get("type") == "ExternalName":
+        if spec.get("externalIPs"):
+            yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
+    elif spec.get("externalName"):
+        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+
+
 KIND = Builtin(
     info=row(
         SERVICES,
@@ -273,6 +295,7 @@ KIND = Builtin(
     name_rule=names.dns_1035_label,
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     cautions=_cautions,
     columns=Columns(define("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*"), _row),
     fields=paths("spec.clusterIP", "spec.type"),

@@ -8,6 +8,7 @@ from typing import Any
 from trainshed.kube.builtin.kind import Builtin, row
 from trainshed.kube.builtin.parts.addresses import (
     address_of,
+    address_warnings,
     app_protocol_causes,
     endpoint_ip_causes,
     ip_causes,
@@ -19,7 +20,7 @@ from trainshed.kube.builtin.parts.pod.containers import PROTOCOLS
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.meta.resources import ENDPOINTSLICES
 from trainshed.kube.schema.metadata import labels_causes
 
@@ -128,11 +129,21 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    if obj.get("addressType") == "FQDN":
+        yield "spec.addressType: FQDN endpoints are deprecated"
+        return
+    for number, endpoint in enumerate(objects(obj, "endpoints")):
+        for index, address in enumerate(endpoint.get("addresses") or ()):
+            yield from address_warnings(address, f"endpoints[{number}].addresses[{index}]")
+
+
 KIND = Builtin(
     info=row(ENDPOINTSLICES, generation=True),
     does="written for every Service with a selector",
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(define("Name, AddressType, Ports, Endpoints, Age"), _row),
     viewed=("",),
 )

@@ -151,6 +151,14 @@ def _service(service: Object, at: str) -> Iterator[Cause]:
         yield causes.required(at, "port name or number is required")
 
 
+_CLASS = "kubernetes.io/ingress.class"
+
+
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    if old is None and _CLASS in section(obj, "metadata", "annotations"):
+        yield f"annotation \"{_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
+
+
 KIND = Builtin(
     info=row(
         Resource("networking.k8s.io", "v1", "ingresses", "Ingress"),
@@ -161,6 +169,7 @@ KIND = Builtin(
     inert=True,
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(define("Name, Class, Hosts, Address, Ports, Age"), _row),
     viewed=("", "status"),
     edited=("",),

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
-from trainshed.kube.builtin.parts.addresses import cidr_causes, network_of, number_causes
+from trainshed.kube.builtin.parts.addresses import cidr_causes, network_of, network_warnings, number_causes
 from trainshed.kube.builtin.parts.columns import Columns, age, define, label_selector
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, spec_of
+from trainshed.kube.meta.objects import Object, name_of, objects, section, spec_of
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.metadata import selector_causes
 
@@ -114,6 +114,16 @@ def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), label_selector(spec_of(obj).get("podSelector")), age(obj, now)]
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    for field, peers in (("ingress", "from"), ("egress", "to")):
+        for number, rule in enumerate(objects(spec_of(obj), field)):
+            for index, peer in enumerate(objects(rule, peers)):
+                at, block = f"spec.{field}[{number}].{peers}[{index}].ipBlock", section(peer, "ipBlock")
+                yield from network_warnings(block.get("cidr"), f"{at}.cidr")
+                for place, text in enumerate(block.get("except") or ()):
+                    yield from network_warnings(text, f"{at}.except[{place}]")
+
+
 KIND = Builtin(
     info=row(
         Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"), "netpol", generation=True
@@ -121,6 +131,7 @@ KIND = Builtin(
     inert=True,
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(define("Name, Pod-Selector, Age"), _row),
     viewed=("",),
     edited=("",),

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
+from trainshed.kube.builtin.parts import nodelabels
 from trainshed.kube.builtin.parts.columns import Columns, age, define
-from trainshed.kube.builtin.parts.pod.containers import resource_causes
+from trainshed.kube.builtin.parts.pod.resources import resource_causes
 from trainshed.kube.builtin.parts.pod.scheduling import toleration_causes
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.equality import repeated
@@ -39,6 +40,12 @@ def _row(obj: Object, now: float) -> list[Any]:
     return [name_of(obj), obj.get("handler", ""), age(obj, now)]
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    for label in section(obj, "scheduling", "nodeSelector"):
+        if text := nodelabels.deprecation(label):
+            yield f"scheduling.nodeSelector: {text}"
+
+
 KIND = Builtin(
     info=row(
         RUNTIMECLASSES,
@@ -48,5 +55,6 @@ KIND = Builtin(
     does="gives pods that name it overhead, node selector and tolerations",
     lacks="its handler is ignored",
     check=_check,
+    warns=_warns,
     columns=Columns(define("Name, Handler, Age"), _row),
 )

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from trainshed.kube.meta import causes, names
+from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object
 
@@ -17,6 +17,9 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
 _LINK_LOCAL = ipaddress.IPv4Network((0xA9FE << 16, 16))
 """As a number: where the cluster's own such address is spelled, is one module."""
+_LATER = "will be considered invalid in a future Kubernetes release: use"
+_MAPPED_BITS = 96
+"""Of an IPv6 address that stands for one of IPv4."""
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
@@ -69,6 +72,49 @@ def cidr_causes(text: str | None, path: str) -> Iterator[Cause]:
     if network_of(text or "") is None:
         detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
         yield causes.invalid(path, text or "", detail)
+
+
+def address_warnings(text: str | None, path: str) -> Iterator[str]:
+    """Yield what Kubernetes warns of in an address: spellings that not every program reads alike."""
+    found = address_of(text or "")
+    if text is None or found is None:
+        return
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    if mapped is not None or not _is_standard(text):
+        yield f'{path}: non-standard IP address {golang.text(text)} {_LATER} "{mapped or found}"'
+    elif found.version == 6 and str(found) != text:
+        form = f'should be in RFC 5952 canonical format ("{found}")'
+        yield f"{path}: IPv6 address {golang.text(text)} {form}"
+
+
+def network_warnings(text: str | None, path: str) -> Iterator[str]:
+    """Yield what Kubernetes warns of in a range of addresses."""
+    found = network_of(text or "")
+    if text is None or found is None:
+        return
+    written, _, length = text.partition("/")
+    address = address_of(written)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    canonical: Network | None = found
+    if mapped is not None and found.prefixlen >= _MAPPED_BITS:
+        canonical = ipaddress.ip_network(f"{mapped}/{found.prefixlen - _MAPPED_BITS}", strict=False)
+    if address != found.network_address:
+        single = f"{mapped or address}/{found.max_prefixlen}"
+        text_of = f'(should be "{canonical}" or "{single}"?)'
+        yield f"{path}: CIDR value {golang.text(text)} is ambiguous in this context {text_of}"
+    if mapped is not None or not _is_standard(written) or length != str(found.prefixlen):
+        yield f'{path}: non-standard CIDR value {golang.text(text)} {_LATER} "{canonical}"'
+    elif found.version == 6 and address == found.network_address and str(found) != text:
+        form = f'should be in RFC 5952 canonical format ("{found}")'
+        yield f"{path}: IPv6 CIDR value {golang.text(text)} {form}"
+
+
+def _is_standard(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
 
 
 def number_causes(port: int | None, path: str) -> Iterator[Cause]:

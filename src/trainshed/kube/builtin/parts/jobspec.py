@@ -5,15 +5,16 @@ Source of rules and texts: `pkg/apis/batch/validation` of Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from trainshed.kube.builtin.parts.jobpolicies import pod_failure_policy_causes, success_policy_causes
 from trainshed.kube.builtin.parts.pod.rules import template_causes
 from trainshed.kube.builtin.parts.references import prefixed_path_causes
+from trainshed.kube.builtin.parts.workload import template_warnings
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, spec_of
+from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of
 from trainshed.kube.schema.metadata import selector_causes
 
 _MODES = ("NonIndexed", "Indexed")
@@ -84,3 +85,28 @@ def _indexed_causes(spec: Object, path: str) -> Iterator[Cause]:
     most = spec.get("maxFailedIndexes")
     if most is not None and completions is not None and most > completions:
         yield causes.invalid(f"{path}.maxFailedIndexes", most, "must be less than or equal to completions")
+
+
+_MANY_COMPLETIONS, _MANY_AT_ONCE = 100_000, 10_000
+_TOO_MANY_INDEXES = (
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes "
+    "might not be able to track completedIndexes when a big number of indexes fail"
+)
+
+
+def job_warnings(*path: str) -> Callable[[Object, Object | None], Iterator[str]]:
+    """Return what yields the warnings of a Job's spec at `path`, when it is new or has changed."""
+    of_template = template_warnings(*path, "template")
+
+    def warns(obj: Object, old: Object | None) -> Iterator[str]:
+        spec = section(obj, *path)
+        if (
+            (old is None or metadata_of(obj).get("generation") != metadata_of(old).get("generation"))
+            and spec.get("completionMode") == "Indexed"
+            and (spec.get("completions") or 0) > _MANY_COMPLETIONS
+            and (spec.get("parallelism") or 0) > _MANY_AT_ONCE
+        ):
+            yield f"{'.'.join(path)}: {_TOO_MANY_INDEXES}"
+        yield from of_template(obj, old)
+
+    return warns

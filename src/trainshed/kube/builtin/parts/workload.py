@@ -5,15 +5,16 @@ Source of rules and texts: `pkg/apis/apps/validation` of Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainshed.kube.builtin.parts.columns import age, containers, template_spec
 from trainshed.kube.builtin.parts.pod.defaults import pod_spec_defaults, setdefault
 from trainshed.kube.builtin.parts.pod.rules import template_causes
+from trainshed.kube.builtin.parts.pod.warnings import pod_warnings
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.errors import ApiError, Cause
-from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
+from trainshed.kube.meta.objects import Object, metadata_of, name_of, section, spec_of, status_of
 from trainshed.kube.meta.selectors import LabelSelector
 from trainshed.kube.schema.metadata import annotations_causes, labels_causes, selector_causes
 
@@ -66,6 +67,16 @@ def replicated_causes(spec: Object, kind: str, *, judged: bool = True) -> Iterat
     if pod.get("activeDeadlineSeconds") is not None:
         text = f"activeDeadlineSeconds in {kind} is not Supported"
         yield causes.forbidden("spec.template.spec.activeDeadlineSeconds", text)
+
+
+def template_warnings(*path: str) -> Callable[[Object, Object | None], Iterator[str]]:
+    """Return what yields the warnings of the pod template at `path`, when it is new or the object's spec changed."""
+
+    def warns(obj: Object, old: Object | None) -> Iterator[str]:
+        if old is None or metadata_of(obj).get("generation") != metadata_of(old).get("generation"):
+            yield from pod_warnings(section(obj, *path), ".".join((*path, "")))
+
+    return warns
 
 
 def selects(selector: Object, labels: dict[str, str]) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainshed.kube.builtin.kind import Builtin, row
+from trainshed.kube.builtin.parts import nodelabels
 from trainshed.kube.builtin.parts.pod.volumes import size_causes
 from trainshed.kube.meta import causes, golang, names
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object
+from trainshed.kube.meta.objects import Object, section
 from trainshed.kube.meta.resources import Resource
 from trainshed.kube.schema.metadata import selector_causes
 
@@ -32,10 +33,15 @@ def _check(obj: Object, old: Object | None, subresource: str) -> Iterator[Cause]
             yield causes.invalid("storageClassName", name, "field is immutable")
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    yield from nodelabels.selector_warnings(section(obj, "nodeTopology"), "nodeTopology")
+
+
 KIND = Builtin(
     info=row(
         Resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
         unconditional_update=False,
     ),
     check=_check,
+    warns=_warns,
 )

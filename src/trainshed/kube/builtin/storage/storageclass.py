@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainshed.kube.builtin.kind import Builtin, row
+from trainshed.kube.builtin.parts import nodelabels
 from trainshed.kube.builtin.parts.columns import Columns, age, define
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta import causes, names
 from trainshed.kube.meta.causes import one_of
 from trainshed.kube.meta.equality import repeated
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, name_of, section
+from trainshed.kube.meta.objects import Object, name_of, objects, section
 from trainshed.kube.meta.resources import STORAGECLASSES
 from trainshed.kube.schema.metadata import key_causes
 
@@ -87,12 +88,20 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    for number, term in enumerate(objects(obj, "allowedTopologies")):
+        for index, wanted in enumerate(objects(term, "matchLabelExpressions")):
+            if text := nodelabels.deprecation(wanted.get("key") or ""):
+                yield f"allowedTopologies[{number}].matchLabelExpressions[{index}].key: {text}"
+
+
 KIND = Builtin(
     info=row(STORAGECLASSES, "sc"),
     does="`standard` provisions directories of this machine",
     lacks="no CSI: directories of this machine",
     defaults=_defaults,
     check=_check,
+    warns=_warns,
     columns=Columns(
         define("Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"), _row
     ),

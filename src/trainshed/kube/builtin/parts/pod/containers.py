@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trainshed.kube.builtin.parts.addresses import number_causes
+from trainshed.kube.builtin.parts.pod.resources import NATIVE_RESOURCES, resource_causes
 from trainshed.kube.meta import causes, names
-from trainshed.kube.meta.causes import NON_NEGATIVE, non_negative, one_of
+from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
 from trainshed.kube.meta.objects import Object, section
-from trainshed.kube.meta.quantity import parse
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _DOWNWARD = frozenset(
@@ -22,16 +22,6 @@ _DOWNWARD = frozenset(
 _ENV_FIELDS = (_DOWNWARD | {"status.podIP", "status.podIPs"}) - {"metadata.labels", "metadata.annotations"}
 FILE_FIELDS = frozenset(f"metadata.{key}" for key in ("name", "namespace", "uid", "labels", "annotations"))
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
-_STANDARD_RESOURCES = frozenset(
-    {
-        "configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets",
-        "services", "services.loadbalancers", "services.nodeports", "storage",
-        *(f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")),
-        "requests.storage",
-    }
-)  # fmt: skip
-"""What a quota counts; no container can ask for it."""
-_NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def container_causes(
@@ -173,7 +163,7 @@ def field_ref_causes(reference: Object, path: str, fields: Iterable[str]) -> Ite
 def resource_ref_causes(reference: Object, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a reference to a container's resources, such as `limits.cpu`."""
     wanted = reference.get("resource")
-    kinds = [f"{part}.{kind}" for part in ("limits", "requests") for kind in sorted(_NATIVE_RESOURCES)]
+    kinds = [f"{part}.{kind}" for part in ("limits", "requests") for kind in sorted(NATIVE_RESOURCES)]
     if not wanted:
         yield causes.required(f"{path}.resource")
     elif wanted not in kinds and ".hugepages-" not in wanted:
@@ -242,68 +232,6 @@ def local_path_causes(text: str, path: str) -> Iterator[Cause]:
         yield causes.invalid(path, text, "must be a relative path")
     if ".." in text.split("/"):
         yield causes.invalid(path, text, "must not contain '..'")
-
-
-# --------------------------------------------------------------------------------------------- resources
-
-
-def resource_causes(resources: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with `requests` and `limits`: names, signs, requests above limits."""
-    limits, requests = section(resources, "limits"), section(resources, "requests")
-    for part, amounts in (("limits", limits), ("requests", requests)):
-        for name, amount in amounts.items():
-            yield from resource_name_causes(name, f"{path}.{part}[{name}]", in_container=True)
-            yield from _amount(name, amount, f"{path}.{part}[{name}]")
-    for name, amount in requests.items():
-        limit = limits.get(name)
-        extended = _extended(name)
-        try:
-            if limit is None:
-                if extended:
-                    text = "Limit must be set for non overcommitable resources"
-                    yield causes.required(f"{path}.limits", text)
-            elif extended and parse(amount) != parse(limit):
-                yield causes.invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
-            elif parse(amount) > parse(limit):
-                text = f"must be less than or equal to {name} limit of {limit}"
-                yield causes.invalid(f"{path}.requests", amount, text)
-        except ValueError:
-            continue  # named above
-
-
-def _extended(name: str) -> bool:
-    """Return whether a resource cannot be overcommitted: huge pages and everything from outside kubernetes.io."""
-    if name.startswith("hugepages-"):
-        return True
-    domain, slash, _ = name.partition("/")
-    return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
-
-
-def resource_name_causes(name: str, path: str, *, in_container: bool = False) -> Iterator[Cause]:
-    """Yield what is wrong with the name of a resource, such as `cpu` or `example.com/device`."""
-    if name in _NATIVE_RESOURCES or name.startswith("hugepages-"):
-        return
-    wrong = names.qualified_name(name)
-    for why in wrong:
-        yield causes.invalid_shown(path, name, why)
-    if "/" not in name and name not in _STANDARD_RESOURCES and not wrong:
-        yield causes.invalid_shown(path, name, "must be a standard resource type or fully qualified")
-    elif in_container and wrong and "/" in name:
-        yield causes.invalid_shown(path, name, "doesn't follow extended resource name standard")
-    if "/" not in name and in_container:
-        yield causes.invalid_shown(path, name, "must be a standard resource for containers")
-
-
-def _amount(name: str, amount: Any, path: str) -> Iterator[Cause]:
-    try:
-        value = parse(amount)
-    except ValueError as error:
-        yield causes.invalid(path, amount, str(error))
-        return
-    if value < 0:
-        yield causes.invalid(path, amount, NON_NEGATIVE)
-    elif _extended(name) and value != value.to_integral_value():
-        yield causes.invalid(path, amount, "must be an integer")
 
 
 # ------------------------------------------------------------------------------------- probes and security

@@ -134,11 +134,27 @@ def _volume(volume: Object) -> None:
         if token is not None:
             token.setdefault("expirationSeconds", 3600)
         _downward(section(source, "downwardAPI"))
-    if volume.get("hostPath") is not None:
-        volume["hostPath"].setdefault("type", "")
+    source_defaults(volume)
     ephemeral = section(volume, "ephemeral").get("volumeClaimTemplate")
     if ephemeral is not None:
         setdefault(ephemeral.setdefault("spec", {}), "volumeMode", "Filesystem")
+
+
+_OF_SOURCES: dict[str, dict[str, Any]] = {
+    "hostPath": {"type": ""},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def source_defaults(owner: Object) -> None:
+    """Fill in the source of a pod's volume or of a persistent volume."""
+    for kind, fields in _OF_SOURCES.items():
+        if owner.get(kind) is not None:
+            for field, value in fields.items():
+                owner[kind].setdefault(field, value)
 
 
 def _downward(source: Object) -> None:

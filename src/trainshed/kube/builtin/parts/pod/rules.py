@@ -80,9 +80,6 @@ def pod_spec_causes(spec: Object, path: str) -> Iterator[Cause]:
         if get(field):
             for why in names.dns_label(spec[field]):
                 yield causes.invalid(f"{path}.{field}", get(field), why)
-    for index, reference in enumerate(get("imagePullSecrets") or ()):
-        if not reference.get("name"):
-            yield causes.required(f"{path}.imagePullSecrets[{index}].name")
     for index, alias in enumerate(get("hostAliases") or ()):
         yield from ip_causes(alias.get("ip"), f"{path}.hostAliases[{index}].ip")
     if get("securityContext"):

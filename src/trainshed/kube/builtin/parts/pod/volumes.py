@@ -100,7 +100,7 @@ def source_causes(kind: str, source: Any, path: str) -> Iterator[Cause]:
             yield from _downward(source.get("items"), f"{path}.items")
         case "projected":
             yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
-            yield from _projected(source.get("sources") or (), f"{path}.sources")
+            yield from _projected(source.get("sources") or (), path)
 
 
 def _nfs(source: Object, path: str) -> Iterator[Cause]:
@@ -149,11 +149,10 @@ def _downward(items: Any, path: str) -> Iterator[Cause]:
 
 
 def _projected(sources: Any, path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
     for index, source in enumerate(sources):
-        at = f"{path}[{index}]"
+        at = f"{path}.sources[{index}]"
         given = [key for key in _PROJECTED if source.get(key) is not None]
-        if not given:
-            yield causes.required(at)
         for extra in given[1:]:
             yield causes.forbidden(f"{at}.{extra}", "may not specify more than 1 volume type per source")
         for key in given[:1]:
@@ -162,10 +161,22 @@ def _projected(sources: Any, path: str) -> Iterator[Cause]:
                 if not part.get("name"):
                     yield causes.required(f"{at}.{key}.name")
                 yield from _items(part.get("items"), f"{at}.{key}.items")
+                yield from _conflicts(part, seen, path)
             elif key == "downwardAPI":
                 yield from _downward(part.get("items"), f"{at}.{key}.items")
+                yield from _conflicts(part, seen, path)
             elif key == "serviceAccountToken":
                 yield from _token(part, f"{at}.{key}")
+
+
+def _conflicts(part: Object, seen: set[str], path: str) -> Iterator[Cause]:
+    """Yield the files of one source that `seen` ones have the place of, and add the others to these."""
+    for item in part.get("items") or ():
+        place = item.get("path") or ""
+        if place in seen:
+            yield causes.invalid(path, part.get("name") or place, "conflicting duplicate paths")
+        elif place:
+            seen.add(place)
 
 
 def _token(source: Object, path: str) -> Iterator[Cause]:
