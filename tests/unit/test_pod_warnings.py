@@ -86,6 +86,13 @@ def test_ports_are_told_of_in_the_order_of_those_they_are_like() -> None:
     ]
 
 
+def test_the_second_of_two_alike_is_told() -> None:
+    secrets = [{"name": "a"}, {"name": "a"}]
+    assert list(pod_warnings({"spec": {"containers": [], "imagePullSecrets": secrets}})) == [
+        'spec.imagePullSecrets[1].name: duplicate name "a"'
+    ]
+
+
 _LATER = "will be considered invalid in a future Kubernetes release: use"
 
 
