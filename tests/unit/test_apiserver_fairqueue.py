@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from typing import Any
 
 from trainshed.cluster.apiserver.fairqueue import FairQueue
 
@@ -31,6 +33,24 @@ def test_a_few_of_each_user_begin_in_a_turn_in_their_order() -> None:
         assert crowd.begun == ["a0", "a1", "b0"]
         await asyncio.gather(*asked)
         assert crowd.begun == ["a0", "a1", "b0", "a2", "a3", "a4"]
+
+    asyncio.run(main())
+
+
+def test_each_turn_lets_as_many_begin_and_none_fails() -> None:
+    async def main() -> None:
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+        crowd = Crowd(3)
+        asked = crowd.ask("a", *range(10))
+        counts = [0]
+        while counts[-1] < 10:
+            await asyncio.sleep(0)
+            counts.append(len(crowd.begun))
+        await asyncio.gather(*asked)
+        await asyncio.sleep(0)
+        begun = [after - before for before, after in itertools.pairwise(counts) if after > before]
+        assert (begun, failures) == ([3, 3, 3, 1], [])
 
     asyncio.run(main())
 
