@@ -21,7 +21,8 @@ from trainshed.cluster.images.store import notes
 from trainshed.cluster.images.store.store import ImageStore
 from trainshed.cluster.node.pod.images import ImageRefused, Images, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import MachineOptions
-from trainshed.cluster.node.pod.starter import needed, pull_secrets
+from trainshed.cluster.node.pod.pullsecrets import pull_secrets
+from trainshed.cluster.node.pod.starter import needed
 from trainshed.cluster.node.pod.unsupported import Capabilities
 from trainshed.cluster.node.references import References
 from trainshed.kube.meta.plan import Event

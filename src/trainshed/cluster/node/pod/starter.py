@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -36,6 +35,7 @@ from trainshed.cluster.node.pod.environment import (
 )
 from trainshed.cluster.node.pod.images import ImageRefused, RunImage, check_non_root
 from trainshed.cluster.node.pod.nodecontext import NodeContext
+from trainshed.cluster.node.pod.pullsecrets import missing_secrets, pull_secrets, secret_names
 from trainshed.cluster.node.pod.sandboxspec import (
     ContainerParts,
     container_spec,
@@ -44,7 +44,6 @@ from trainshed.cluster.node.pod.sandboxspec import (
     sandbox_spec,
     user_of,
 )
-from trainshed.cluster.node.podfields import secret_bytes
 from trainshed.cluster.node.references import Reference, References, read
 from trainshed.cluster.node.volumes import registry
 from trainshed.cluster.node.volumes.empty_dir import IN_MEMORY, EmptyDirVolume
@@ -124,13 +123,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def needed(pod: Object) -> set[Reference]:
     """Return every object that the pod's containers and volumes name, optional ones included."""
-    named = {("secrets", name) for name in _pull_secret_names(pod)}
-    return referenced(pod) | registry.referenced(pod) | named
-
-
-def _pull_secret_names(pod: Object) -> list[str]:
-    """Return the names of the pod's imagePullSecrets; entries without one are taken by the API, and mean nothing."""
-    return [each["name"] for each in pod["spec"].get("imagePullSecrets") or () if each.get("name")]
+    return referenced(pod) | registry.referenced(pod) | {("secrets", name) for name in secret_names(pod)}
 
 
 def waits_for_volumes(pod: Object) -> bool:
@@ -144,27 +137,6 @@ def waits_for_volumes(pod: Object) -> bool:
         )
         for each in registry.declared(pod)
     )
-
-
-def pull_secrets(pod: Object, references: References) -> list[Any]:
-    """Return the documents of the pod's imagePullSecrets; as with the kubelet, what is missing or malformed is not."""
-    documents = []
-    for name in _pull_secret_names(pod):
-        secret = references.get("secrets", name)
-        values = {} if secret is None else secret_bytes(secret)
-        for key in (".dockerconfigjson", ".dockercfg"):
-            try:
-                documents.append(msgspec.json.decode(values[key]))
-            except (KeyError, msgspec.DecodeError, RecursionError):
-                continue
-    return documents
-
-
-def missing_secrets(pod: Object, references: References) -> str:
-    """Return what a kubelet says of imagePullSecrets that are not there, or nothing."""
-    gone = ", ".join(name for name in _pull_secret_names(pod) if references.get("secrets", name) is None)
-    said = "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed."
-    return said.format(gone) if gone else ""
 
 
 class PodStarter:
