@@ -268,24 +268,36 @@ async def main(seconds: float, rounds: int, names: Sequence[str], beside: Path |
         for name in names:
             await asked(this.server, 1.0)
             before, held = this.mebibytes(), 0.0
-            here: dict[str, list[float]] = {}
-            elsewhere: dict[str, list[float]] = {}
-            for _ in range(rounds):
-                async with _crowd(name, other.server):
-                    _add(elsewhere, await asked(this.server, seconds))
-                async with _crowd(name, this.server):
-                    _add(here, await asked(this.server, seconds))
-                    held = this.mebibytes()
-            _tell(name, here, elsewhere)
+
+            def look() -> None:
+                nonlocal held
+                held = this.mebibytes()
+
+            await _alternating(name, this.server, other.server, seconds, rounds, look)
             print(f"{name}: {held - before:+.0f} MiB of {before:.0f} MiB", flush=True)
             if compared is not None:
-                here, elsewhere = {}, {}
-                for _ in range(rounds):
-                    async with _crowd(name, other.server):
-                        _add(elsewhere, await asked(compared, seconds))
-                    async with _crowd(name, compared):
-                        _add(here, await asked(compared, seconds))
-                _tell(f"beside it, {name}", here, elsewhere)
+                await _alternating(name, compared, other.server, seconds, rounds, beside="beside it, ")
+
+
+async def _alternating(
+    name: str,
+    at: Server,
+    other: Server,
+    seconds: float,
+    rounds: int,
+    look: Callable[[], None] = lambda: None,
+    beside: str = "",
+) -> None:
+    """Tell how long a server takes with the crowd at the other one, and with the crowd at it, when `look` is called."""
+    here: dict[str, list[float]] = {}
+    elsewhere: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        async with _crowd(name, other):
+            _add(elsewhere, await asked(at, seconds))
+        async with _crowd(name, at):
+            _add(here, await asked(at, seconds))
+            look()
+    _tell(beside + name, here, elsewhere)
 
 
 @contextlib.asynccontextmanager

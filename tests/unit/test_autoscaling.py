@@ -357,8 +357,8 @@ def test_behavior_is_completed() -> None:
 
 
 def test_metrics_that_nobody_serves_are_said() -> None:
-    assert KIND.cautions is not None
-    said = list(KIND.cautions({"spec": {"metrics": [cpu(), CUSTOM]}}))
+    assert KIND.warns is not None
+    said = list(KIND.warns({"spec": {"metrics": [cpu(), CUSTOM]}}, None))
     assert said == ["spec.metrics[1]: this cluster serves no custom or external metrics"]
 
 

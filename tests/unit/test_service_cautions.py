@@ -40,7 +40,7 @@ PORTS = [{"port": 80, "targetPort": 80}]
     ],
 )
 def test_cautions(spec: dict[str, Any], starts: list[str]) -> None:
-    assert KIND.cautions is not None
-    told = list(KIND.cautions({"metadata": {"name": "web"}, "spec": spec}))
+    assert KIND.warns is not None
+    told = list(KIND.warns({"metadata": {"name": "web"}, "spec": spec}, None))
     assert len(told) == len(starts)
     assert all(text.startswith(start) for text, start in zip(told, starts, strict=True))

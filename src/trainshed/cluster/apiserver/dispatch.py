@@ -202,15 +202,16 @@ class Dispatcher:
         handler = _VERBS.get(found.verb)
         if handler is None:
             raise method_not_allowed()
-        rendering.representation(call)
+        if found.verb not in ("get", "list"):
+            rendering.representation(call)
         return await handler(core, call)
 
     async def _subresource(self, call: Call) -> Result:
         name, verb = call.route.subresource, call.route.verb
         if name in _PARTS_OF_OBJECT:
-            rendering.representation(call)
             if verb == "get":
                 return await read.get(self._core, call)
+            rendering.representation(call)
             if verb == "update":
                 return await write.update(self._core, call, name)
             return await write.patch(self._core, call, name)

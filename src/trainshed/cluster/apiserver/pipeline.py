@@ -122,7 +122,7 @@ async def prepare_create(core: Core, call: Call, obj: Object, options: WriteOpti
     await apart(partial(check, core, call, obj, None, ""))
     await check_grants(core, call, obj, None)
     admission.check(core, call, obj, None, "")
-    await apart(partial(_warn, call, obj, None, ""))
+    await _warn(call, obj, None, "")
     await _ask_webhooks(core, call, obj, None, "", options)
     obj = with_entries(obj, managed or [])
     return _established(core, call, obj) if resource == CRDS else obj
@@ -161,7 +161,7 @@ async def prepare_update(
         and spec_changed(kind, old, new, subresource)
     ):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    await apart(partial(_warn, call, new, old, subresource))
+    await _warn(call, new, old, subresource)
     await _ask_webhooks(core, call, new, old, subresource, options)
     new = with_entries(new, managed or [])
     return _established(core, call, new) if kind.resource == CRDS and subresource != "status" else new
@@ -348,12 +348,14 @@ def _defaulted(kind: ServedKind, obj: Object) -> Object:
     return default_object(kind.resource, obj)
 
 
-def _warn(call: Call, obj: Object, old: Object | None, subresource: str) -> None:
-    """Say what Kubernetes warns of, also who scales."""
+async def _warn(call: Call, obj: Object, old: Object | None, subresource: str) -> None:
+    """Tell whoever writes or scales the object what its kind has to say of it."""
     builtin = call.kind.builtin
-    if builtin is not None and builtin.warns is not None and subresource in ("", "scale"):
-        for text in islice(builtin.warns(obj, old), MAX_WARNINGS + 1):
-            call.request.warn(text)
+    if builtin is None or builtin.warns is None or subresource not in ("", "scale"):
+        return
+    found = builtin.warns(obj, old)
+    for text in await call.request.apart(lambda: list(islice(found, MAX_WARNINGS + 1))):
+        call.request.warn(text)
 
 
 def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: str) -> None:
@@ -390,9 +392,6 @@ def check(core: Core, call: Call, obj: Object, old: Object | None, subresource: 
             f"metadata.name: this is used in {_HOSTNAMES[resource]}, which can result in surprising behavior"
         )
         call.request.warn(f"{text}; a DNS label is recommended: [{' '.join(whys)}]")
-    if kind.builtin is not None and kind.builtin.cautions is not None and not subresource:
-        for text in kind.builtin.cautions(obj):
-            call.request.warn(text)
 
 
 def _tracked(

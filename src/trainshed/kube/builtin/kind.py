@@ -50,9 +50,8 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
         status: what a status that is written becomes, beside what it was.
         identify: returns a new object with what its uid and name give it.
         check: what is wrong besides metadata with an object that has its defaults.
-        warns: what Kubernetes warns of who creates an object, or changes the second one, which had its defaults, to
-            the first; others, which never end, may follow the first few.
-        cautions: what an object asks for that this cluster does not do: whoever writes it is told.
+        warns: what whoever writes the first object is told, in place of the second one, if any: what it asks for that
+            this cluster does not do, and what Kubernetes warns of. Only the first few are asked for.
         columns: the table of `kubectl get`.
         fields: what field selectors may name besides name and namespace.
         view: the translation of a kind with `info.view_of`.
@@ -73,7 +72,6 @@ class Builtin(msgspec.Struct, frozen=True, kw_only=True):
     identify: Callable[[Object], Object] | None = None
     check: Check | None = None
     warns: Callable[[Object, Object | None], Iterator[str]] | None = None
-    cautions: Callable[[Object], Iterator[str]] | None = None
     columns: Columns = NAME_CREATED
     fields: Mapping[str, Getter] = {}
     view: View | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from trainshed.cluster.apiserver.core import Call, Core
 from trainshed.cluster.store import keys
-from trainshed.kube.builtin.parts.claims import class_of, with_sources
+from trainshed.kube.builtin.parts.claims import OLD_CLASS, class_of, with_sources
 from trainshed.kube.builtin.parts.storageclasses import default_class
 from trainshed.kube.meta.errors import forbidden
 from trainshed.kube.meta.objects import Object, name_of, section, spec_of, status_of
@@ -16,14 +16,13 @@ _FIXED = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
     "must support resize"
 )
-_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 async def admit_claim(core: Core, call: Call, obj: Object) -> Object:
     """Return a claim whose class is decided; one that says `storageClassName: ""` wants none."""
     spec = spec_of(obj)
     annotations = section(obj, "metadata", "annotations")
-    if "storageClassName" in spec or _OLD_CLASS in annotations:
+    if "storageClassName" in spec or OLD_CLASS in annotations:
         return obj
     classes, _ = core.store.list(keys.under(STORAGECLASSES))
     chosen = default_class(stored.obj for stored in classes)

@@ -6,8 +6,8 @@ from trainshed.kube.builtin.kind import ALL, STATUS, Builtin, row
 from trainshed.kube.builtin.parts import autoscalers
 from trainshed.kube.builtin.parts.autoscalers import (
     autoscaler_causes,
-    autoscaler_cautions,
     autoscaler_defaults,
+    autoscaler_warnings,
 )
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
 from trainshed.kube.meta.objects import Object
@@ -44,7 +44,7 @@ KIND = Builtin(
     lacks="CPU and memory only",
     defaults=_defaults,
     check=autoscaler_causes,
-    cautions=autoscaler_cautions,
+    warns=autoscaler_warnings,
     columns=autoscalers.COLUMNS,
     viewed=("", "status"),
     edited=("",),

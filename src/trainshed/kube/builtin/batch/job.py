@@ -16,12 +16,7 @@ from trainshed.kube.builtin.parts.columns import (
 )
 from trainshed.kube.builtin.parts.jobspec import job_spec_causes, job_warnings
 from trainshed.kube.builtin.parts.pod.defaults import setdefault
-from trainshed.kube.builtin.parts.workload import (
-    IMMUTABLE,
-    fixed_causes,
-    selects,
-    template_defaults,
-)
+from trainshed.kube.builtin.parts.workload import IMMUTABLE, fixed_causes, selects, template_defaults
 from trainshed.kube.meta import causes, golang
 from trainshed.kube.meta.duration import human
 from trainshed.kube.meta.errors import Cause

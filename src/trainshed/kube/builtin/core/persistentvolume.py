@@ -8,6 +8,8 @@ from typing import Any
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts import nodelabels
 from trainshed.kube.builtin.parts.claims import (
+    OLD_CLASS,
+    OLD_CLASS_WARNING,
     VOLUME_MODES,
     access_mode_causes,
     class_name_causes,
@@ -144,10 +146,6 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
-_OLD_NOTES = {
-    "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
-    _MOUNT_OPTIONS: 'deprecated since v1.31; use "mountOptions" attribute instead',
-}
 _OLD_SOURCES = {
     field: text for field, text in DEPRECATED.items() if field not in ("gitRepo", "flocker", "quobyte")
 }
@@ -156,9 +154,11 @@ _RECYCLE = "The Recycle reclaim policy is deprecated. Instead, the recommended a
 
 def _warns(obj: Object, old: Object | None) -> Iterator[str]:
     spec, notes = spec_of(obj), section(obj, "metadata", "annotations")
-    for note, text in _OLD_NOTES.items():
-        if note in notes:
-            yield f"metadata.annotations[{note}]: {text}"
+    if OLD_CLASS in notes:
+        yield OLD_CLASS_WARNING
+    if _MOUNT_OPTIONS in notes:
+        text = 'deprecated since v1.31; use "mountOptions" attribute instead'
+        yield f"metadata.annotations[{_MOUNT_OPTIONS}]: {text}"
     if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         yield f"spec.persistentVolumeReclaimPolicy: {_RECYCLE}"
     for index, term in enumerate(objects(section(spec, "nodeAffinity", "required"), "nodeSelectorTerms")):

@@ -7,6 +7,8 @@ from typing import Any
 
 from trainshed.kube.builtin.kind import STATUS, Builtin, row
 from trainshed.kube.builtin.parts.claims import (
+    OLD_CLASS,
+    OLD_CLASS_WARNING,
     claim_defaults,
     claim_spec_causes,
     class_of,
@@ -96,12 +98,9 @@ def _row(obj: Object, now: float) -> list[Any]:
     ]
 
 
-_CLASS = "volume.beta.kubernetes.io/storage-class"
-
-
 def _warns(obj: Object, old: Object | None) -> Iterator[str]:
-    if _CLASS in section(obj, "metadata", "annotations"):
-        yield f'metadata.annotations[{_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+    if OLD_CLASS in section(obj, "metadata", "annotations"):
+        yield OLD_CLASS_WARNING
     yield from claim_spec_warnings(spec_of(obj), "spec")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -81,7 +80,8 @@ def _warns(obj: Object, old: Object | None) -> Iterator[str]:
     if obj.get("type") == "kubernetes.io/tls":
         data = section(obj, "data")
         certificate, key = (_pem_blocks(data.get(name) or "") for name in ("tls.crt", "tls.key"))
-        yield from islice(_of_certificate(certificate) or _of_key(key), 1)
+        if wrong := _of_certificate(certificate) or _of_key(key):
+            yield wrong
 
 
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\r?\n[^-]*-----END \1-----")
@@ -91,28 +91,28 @@ def _pem_blocks(encoded: str) -> list[str]:
     return [kind.decode() for kind in _PEM.findall(base64.b64decode(encoded))]
 
 
-def _of_certificate(kinds: list[str]) -> list[str]:
-    """Return what Go says of a certificate's file with these PEM blocks (`tls.X509KeyPair`)."""
+def _of_certificate(kinds: list[str]) -> str:
+    """Return what Go says of a certificate's file with these PEM blocks (`tls.X509KeyPair`), or nothing."""
     if "CERTIFICATE" in kinds:
-        return []
+        return ""
     if not kinds:
-        return ["tls: failed to find any PEM data in certificate input"]
+        return "tls: failed to find any PEM data in certificate input"
     if len(kinds) == 1 and kinds[0].endswith("PRIVATE KEY"):
         found = "certificate input, but did find a private key; PEM inputs may have been switched"
-        return [f"tls: failed to find certificate PEM data in {found}"]
+        return f"tls: failed to find certificate PEM data in {found}"
     skipped = f"after skipping PEM blocks of the following types: [{' '.join(kinds)}]"
-    return [f'tls: failed to find "CERTIFICATE" PEM block in certificate input {skipped}']
+    return f'tls: failed to find "CERTIFICATE" PEM block in certificate input {skipped}'
 
 
-def _of_key(kinds: list[str]) -> list[str]:
+def _of_key(kinds: list[str]) -> str:
     if any(kind.endswith("PRIVATE KEY") for kind in kinds):
-        return []
+        return ""
     if not kinds:
-        return ["tls: failed to find any PEM data in key input"]
+        return "tls: failed to find any PEM data in key input"
     if kinds == ["CERTIFICATE"]:
-        return ["tls: found a certificate rather than a key in the PEM for the private key"]
+        return "tls: found a certificate rather than a key in the PEM for the private key"
     skipped = f"after skipping PEM blocks of the following types: [{' '.join(kinds)}]"
-    return [f'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input {skipped}']
+    return f'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input {skipped}'
 
 
 KIND = Builtin(

@@ -266,6 +266,7 @@ _HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernete
 
 
 def _warns(obj: Object, old: Object | None) -> Iterator[str]:
+    yield from _cautions(obj)
     spec = spec_of(obj)
     if _HINTS in section(obj, "metadata", "annotations"):
         yield f"annotation {_HINTS} is deprecated, please use {_MODE} instead"
@@ -296,7 +297,6 @@ KIND = Builtin(
     defaults=_defaults,
     check=_check,
     warns=_warns,
-    cautions=_cautions,
     columns=Columns(define("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*"), _row),
     fields=paths("spec.clusterIP", "spec.type"),
     viewed=("", "status"),

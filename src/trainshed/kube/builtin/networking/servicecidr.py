@@ -59,7 +59,7 @@ def _ranges(ranges: list[str]) -> Iterator[Cause]:
         yield causes.invalid_shown(_PATH, golang.text_list(ranges), text)
 
 
-def _cautions(obj: Object) -> Iterator[str]:
+def _warns(obj: Object, old: Object | None) -> Iterator[str]:
     if name_of(obj) != DEFAULT:
         yield f"Services of this cluster get addresses of the ServiceCIDR {DEFAULT} alone"
 
@@ -73,7 +73,7 @@ KIND = Builtin(
     does=f"`{DEFAULT}` says what Services get addresses of",
     lacks=f"Services get addresses of `{DEFAULT}` alone, others are only stored",
     check=_check,
-    cautions=_cautions,
+    warns=_warns,
     columns=Columns(define("Name, CIDRs, Age"), _row),
     status_on_create=True,
 )

@@ -79,6 +79,8 @@ def address_warnings(text: str | None, path: str) -> Iterator[str]:
     found = address_of(text or "")
     if text is None or found is None:
         return
+    if found.version == 4 and str(found) == text:
+        return  # as almost all of many endpoints
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     if mapped is not None or not _is_standard(text):
         yield f'{path}: non-standard IP address {golang.text(text)} {_LATER} "{mapped or found}"'

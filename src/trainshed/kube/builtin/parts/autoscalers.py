@@ -39,7 +39,7 @@ def autoscaler_causes(obj: Object, old: Object | None, subresource: str) -> Iter
     yield from behavior_causes(section(spec, "behavior"), "spec.behavior")
 
 
-def autoscaler_cautions(obj: Object) -> Iterator[str]:
+def autoscaler_warnings(obj: Object, old: Object | None) -> Iterator[str]:
     """Yield which metrics nobody serves here."""
     for index, metric in enumerate(spec_of(obj).get("metrics") or ()):
         if metric.get("type") not in ("Resource", "ContainerResource"):

@@ -127,11 +127,14 @@ def phase(obj: Object) -> str:
     )
 
 
+OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""The annotation that named the storage class of a volume or a claim before there was a field."""
+OLD_CLASS_WARNING = (
+    f'metadata.annotations[{OLD_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+)
+
+
 def class_of(obj: Object) -> str:
     """Return the storage class that a volume or a claim names, in its field or in the older annotation."""
     annotations = section(obj, "metadata", "annotations")
-    return (
-        annotations.get("volume.beta.kubernetes.io/storage-class")
-        or spec_of(obj).get("storageClassName")
-        or ""
-    )
+    return annotations.get(OLD_CLASS) or spec_of(obj).get("storageClassName") or ""

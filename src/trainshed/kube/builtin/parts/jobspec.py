@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from trainshed.kube.builtin.parts.jobpolicies import pod_failure_policy_causes, success_policy_causes
 from trainshed.kube.builtin.parts.pod.rules import template_causes
 from trainshed.kube.builtin.parts.references import prefixed_path_causes
-from trainshed.kube.builtin.parts.workload import template_warnings
+from trainshed.kube.builtin.parts.workload import is_new_or_changed, template_warnings
 from trainshed.kube.meta import causes
 from trainshed.kube.meta.causes import non_negative, one_of
 from trainshed.kube.meta.errors import Cause
-from trainshed.kube.meta.objects import Object, metadata_of, section, spec_of
+from trainshed.kube.meta.objects import Object, section, spec_of
 from trainshed.kube.schema.metadata import selector_causes
 
 _MODES = ("NonIndexed", "Indexed")
@@ -101,7 +101,7 @@ def job_warnings(*path: str) -> Callable[[Object, Object | None], Iterator[str]]
     def warns(obj: Object, old: Object | None) -> Iterator[str]:
         spec = section(obj, *path)
         if (
-            (old is None or metadata_of(obj).get("generation") != metadata_of(old).get("generation"))
+            is_new_or_changed(obj, old)
             and spec.get("completionMode") == "Indexed"
             and (spec.get("completions") or 0) > _MANY_COMPLETIONS
             and (spec.get("parallelism") or 0) > _MANY_AT_ONCE

@@ -73,10 +73,15 @@ def template_warnings(*path: str) -> Callable[[Object, Object | None], Iterator[
     """Return what yields the warnings of the pod template at `path`, when it is new or the object's spec changed."""
 
     def warns(obj: Object, old: Object | None) -> Iterator[str]:
-        if old is None or metadata_of(obj).get("generation") != metadata_of(old).get("generation"):
+        if is_new_or_changed(obj, old):
             yield from pod_warnings(section(obj, *path), ".".join((*path, "")))
 
     return warns
+
+
+def is_new_or_changed(obj: Object, old: Object | None) -> bool:
+    """Return whether there is no `old` object, or its spec is another."""
+    return old is None or metadata_of(obj).get("generation") != metadata_of(old).get("generation")
 
 
 def selects(selector: Object, labels: dict[str, str]) -> bool:

@@ -234,9 +234,10 @@ def _printed(port: Object) -> str:
 
 def _of_volumes(volumes: list[Object], path: str) -> Iterator[str]:
     for index, volume in enumerate(volumes):
-        for field in volume.keys() & DEPRECATED.keys():
-            name, text = DEPRECATED[field]
-            yield f"{path}[{index}].{name}: {text}"
+        for field, source in volume.items():
+            if field in DEPRECATED and source is not None:
+                name, text = DEPRECATED[field]
+                yield f"{path}[{index}].{name}: {text}"
         if volume.get("ephemeral"):
             claim = section(volume, "ephemeral", "volumeClaimTemplate")
             yield from claim_spec_warnings(
